@@ -215,13 +215,20 @@ constexpr std::array never_separate{
 };
 constexpr std::array sanitizer_runtimes{"libasan.so*", "libtsan.so*",   "libubsan.so*",
                                         "liblsan.so*", "libhwasan.so*", "libclang_rt.*"};
-// By Open MPI, MPICH and what is made of it. libmpi_abi.so is the standard's. There is a front end for one of them.
-constexpr const char* openmpi = "libmpi.so.40";
+// By Open MPI, MPICH and what is made of it. libmpi_abi.so is the standard's.
 constexpr std::array other_mpis{"libmpi.so*",     "libmpi_cxx.so*",    "libmpi_mpifh.so*", "libmpi_usempi*.so*",
                                 "libmpich.so*",   "libmpichcxx.so*",   "libmpicxx.so*",    "libmpichfort.so*",
                                 "libmpifort.so*", "libmpich_intel.so*"};
+// What they ask for in place of which we have a front end, by our file's name.
+constexpr std::array<std::pair<std::string_view, const char*>, 3> front_ends{{
+    {"libmpi.so.40", "aplib/mpi/openmpi/libmpi.so.40"},
+    {"libmpi.so.12", "aplib/mpi/mpich/libmpi.so.12"},
+    {"libmpich.so.12", "aplib/mpi/mpich/libmpi.so.12"},
+}};
+// Their C++ side calls only what these have.
+constexpr std::array cxx_of_mpich{"libmpichcxx.so.12", "libmpicxx.so.12"};
 // Their state is the program's, though the system owns the file.
-constexpr std::array system_but_separate{"libgfortran.so*", "libmpifort_abi.so*", openmpi};
+constexpr std::array system_but_separate{"libgfortran.so*", "libmpifort_abi.so*", "libmpi.so.40", "libmpi.so.12"};
 // Libraries of executables that stay shared: their threads serve all (libc/threads.cpp), or they have a device.
 constexpr std::array better_shared{"libgomp.so*",      "libomp.so*",    "libiomp5.so*",  "libtbb*.so*",
                                    "libopenblas*.so*", "libblis*.so*",  "libmkl_*.so*",  "libcuda.so*",
@@ -552,13 +559,16 @@ Library Search::of_process() {
 Library Search::find() {
   const std::string base(file_name(name_));
   if (base.empty()) fail("is not the name of a library", "name a file");
-  if (any_matches(other_mpis, base)) {
-    const std::string own = base == openmpi ? beside_this_code("aplib/mpi/openmpi/" + base) : std::string();
+  for (const auto& [name, file] : front_ends) {
+    if (name != base) continue;
+    const std::string own = beside_this_code(file);
     if (!own.empty()) return found(own);
+  }
+  if (any_matches(other_mpis, base) && !any_matches(cxx_of_mpich, base)) {
     fail(
         "is another MPI's, which has ranks that are processes, and another binary interface than APlib's; of those "
-        "APlib has Open MPI's for C alone (libmpi.so.40)",
-        "compile the program again with APlib's mpicc, or start it with that MPI's mpiexec");
+        "APlib has Open MPI's for C (libmpi.so.40) and MPICH's for C and C++ (libmpi.so.12)",
+        "compile the program again with APlib's mpicc or mpifort, or start it with that MPI's mpiexec");
   }
   if (is_never_separate(base)) {
     if (std::ranges::count(rules_.private_names, base) != 0)  // a pattern may cover it by the way; a name means it

@@ -601,9 +601,14 @@ void Resolver::report_missing() const {
     more = fmt::format(" and {} more", shown.size() - missing_shown_max);
     shown.resize(missing_shown_max);
   }
-  throw Error(Errc::failed,
-              fmt::format("{}: undefined symbol{} {}{}; link the library that defines {}", path_,
-                          shown.size() > 1 ? "s" : "", fmt::join(shown, ", "), more, shown.size() > 1 ? "them" : "it"));
+  const bool extends_mpi = std::ranges::any_of(
+      missing_, [](std::string_view text) { return text.starts_with("'MPIX_") || text.starts_with("'PMPIX_"); });
+  const std::string remedy =
+      extends_mpi ? "MPIX_ begins what one MPI has beyond the standard: start the program with that MPI's mpiexec, or "
+                    "compile it so that it does without"
+                  : fmt::format("link the library that defines {}", shown.size() > 1 ? "them" : "it");
+  throw Error(Errc::failed, fmt::format("{}: undefined symbol{} {}{}; {}", path_, shown.size() > 1 ? "s" : "",
+                                        fmt::join(shown, ", "), more, remedy));
 }
 
 void Resolver::refuse(std::uint32_t index, const std::string& what) const {

@@ -30,6 +30,7 @@ void* aplib_mpi_handle(int number) {
 }
 
 int aplib_mpi_number(const void* handle) {
+  if (const int known = aplib::mpi::Rank::known_number_of(handle); known != 0) return known;
   return aplib::mpi::of_rank(0, [handle](aplib::mpi::Rank& rank) { return rank.number_of(handle); });
 }
 

@@ -125,10 +125,13 @@ const int* Rank::predefined_attribute(int keyval) const noexcept {
   }
 }
 
+int Rank::known_number_of(const void* handle) noexcept {
+  return is_predefined(handle) ? static_cast<int>(handle_value(handle)) : static_cast<const Object*>(handle)->number_;
+}
+
 int Rank::number_of(const void* handle) {
-  if (is_predefined(handle)) return static_cast<int>(handle_value(handle));
+  if (const int known = known_number_of(handle); known != 0 || handle == nullptr) return known;
   auto& object = *static_cast<Object*>(const_cast<void*>(handle));
-  if (object.number_ != 0) return object.number_;
   if (free_numbers_.empty()) {
     numbered_.push_back(handle);
     free_numbers_.reserve(numbered_.capacity());  // so that none is lost for want of memory
@@ -202,7 +205,9 @@ void tell_of_foreign_library(const Call& call) {
         const std::string_view path = library->dlpi_name;
         const std::string_view file = path.substr(path.rfind('/') + 1);
         if (!file.starts_with("libmpi.so") && !file.starts_with("libmpich.so")) return 0;
-        if (path.ends_with("/aplib/mpi/openmpi/" + std::string(file))) return 0;  // our front end
+        for (const std::string_view front_end : {"/aplib/mpi/openmpi/", "/aplib/mpi/mpich/"}) {
+          if (path.ends_with(std::string(front_end).append(file))) return 0;  // ours
+        }
         *static_cast<std::string*>(found) = path;
         return 1;
       },

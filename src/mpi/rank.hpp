@@ -125,6 +125,8 @@ class Rank {
 
   /// Numbers for handles, as Fortran has them. A handle keeps its number; numbers of ended objects are used again.
   int number_of(const void* handle);
+  /// Of a handle that has one; 0: it has none yet. Needs no rank.
+  [[nodiscard]] static int known_number_of(const void* handle) noexcept;
   /// Null: no handle has this number.
   [[nodiscard]] void* handle_of_number(int number) const noexcept;
 

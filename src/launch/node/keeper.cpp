@@ -67,12 +67,13 @@ void make_room_for_thread_locals() {
     append(tunables, "glibc.rtld.optional_static_tls=16384");
 }
 
-/// What a plain compiler has linked with libmpi_abi finds it beside libaplib, and what was made for Open MPI finds our
-/// front end, as in cells.
+/// What a plain compiler has linked with libmpi_abi finds it beside libaplib, and what was made for MPICH or Open MPI
+/// finds our front end, as in cells. What asks for libmpi.so, of no version, gets MPICH's.
 void show_libraries() {
   Dl_info own{};
   if (::dladdr(reinterpret_cast<const void*>(&why_not_loaded), &own) == 0) return;
   const std::string folder = std::filesystem::absolute(own.dli_fname).parent_path().lexically_normal();
+  append("LD_LIBRARY_PATH", folder + "/aplib/mpi/mpich");
   append("LD_LIBRARY_PATH", folder + "/aplib/mpi/openmpi");
   if (folder.starts_with("/usr/lib") || folder.starts_with("/lib")) return;  // there it looks anyway
   append("LD_LIBRARY_PATH", folder);

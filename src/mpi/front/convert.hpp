@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Arguments of programs that were compiled for another MPI, as the functions of the standard ABI take them, and back.
-// "Foreign" is what has the other MPI's form. What that is, its own header says (openmpi.hpp):
+// "Foreign" is what has the other MPI's form. What that is, its own header says (mpich.hpp, openmpi.hpp):
 //
 //   Foreign<Handle>           a handle
 //   standard(foreign)         in the other form, and back; null is no handle, which the function says that gets it

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// What only MPICH's library has: objects and callbacks that programs name, and what its library for C++, which is the
+// program's own, asks for: how to call C++ functions.
+#include "mpi/front/mpich.hpp"
+
+#include "mpi/front/callbacks.hpp"
+
+namespace aplib::mpi::front {
+namespace {
+
+// ---------------------------------------------------------------- C++
+
+/// Of an attribute's key, in place of the program's functions.
+template <class Handle>
+struct Proxy {
+  /// `kind` of the value: 0, a pointer.
+  using Copy = int(void (*function)(), int object, int keyval, void* state, int kind, void* value, void** copied,
+                   int* flag);
+  using Delete = int(void (*function)(), int object, int keyval, int kind, void* value, void* state);
+
+  Copy* copy;
+  Delete* remove;
+  Keyval<Handle> key;
+};
+
+template <class Handle>
+int copy_by_proxy(Foreign<Handle> object, int keyval, void* state, void* value, void* copied, int* flag) {
+  const auto& proxy = *static_cast<Proxy<Handle>*>(state);
+  return proxy.copy(reinterpret_cast<void (*)()>(proxy.key.copy), static_cast<int>(object.value), keyval,
+                    proxy.key.state, 0, value, static_cast<void**>(copied), flag);
+}
+
+template <class Handle>
+int delete_by_proxy(Foreign<Handle> object, int keyval, void* value, void* state) {
+  const auto& proxy = *static_cast<Proxy<Handle>*>(state);
+  return proxy.remove(reinterpret_cast<void (*)()>(proxy.key.remove), static_cast<int>(object.value), keyval, 0, value,
+                      proxy.key.state);
+}
+
+template <class Handle>
+bool set_proxy(int keyval, void (*copy)(), void (*remove)()) {
+  std::unique_lock lock(kept_mutex);
+  const auto key = std::find_if(kept<Keyval<Handle>>.begin(), kept<Keyval<Handle>>.end(),
+                                [keyval](const Keyval<Handle>& each) { return each.number == keyval; });
+  if (key == kept<Keyval<Handle>>.end()) return false;
+  lock.unlock();
+  using Its = Proxy<Handle>;
+  auto* const proxy =
+      keep(Its{reinterpret_cast<typename Its::Copy*>(copy), reinterpret_cast<typename Its::Delete*>(remove), *key});
+  *key = {copy_by_proxy<Handle>, delete_by_proxy<Handle>, proxy, keyval};
+  return true;
+}
+
+using OpProxy = void(void* in, void* inout, int length, Foreign<MPI_Datatype> datatype, void (*function)());
+OpProxy* op_proxy = nullptr;
+
+void call_op(void (*function)(), void* in, void* inout, MPI_Count length, MPI_Datatype datatype) {
+  op_proxy(in, inout, static_cast<int>(length), foreign(datatype), function);
+}
+
+/// `kind`: 0 a communicator, 1 a file, 2 a window.
+using ErrorProxy = void(int kind, void* object, int* code, void (*function)());
+ErrorProxy* error_proxy = nullptr;
+
+template <int kind, class Handle>
+void call_errhandler_by_proxy(void (*function)(), void** object, int* code, const char*) {
+  Foreign<Handle> handle = foreign(static_cast<Handle>(*object));
+  int foreign_one = static_cast<int>(foreign_code(*code));
+  error_proxy(kind, &handle, &foreign_one, function);
+  *code = standard_result(foreign_one);
+}
+
+// ---------------------------------------------------------------- what names of objects stand for
+
+int* const no_weights = MPI_UNWEIGHTED;
+int* const empty_weights = MPI_WEIGHTS_EMPTY;
+const MPI_T_pvar_handle all_handles = MPI_T_PVAR_ALL_HANDLES;
+
+}  // namespace
+}  // namespace aplib::mpi::front
+
+using namespace aplib::mpi::front;
+
+#undef MPI_UNWEIGHTED
+#undef MPI_WEIGHTS_EMPTY
+#undef MPI_T_PVAR_ALL_HANDLES
+
+extern "C" {
+#pragma GCC visibility push(default)
+
+// It has just made them, so they are the last ones.
+void MPII_Keyval_set_proxy(int keyval, void (*copy)(), void (*remove)()) {
+  if (!set_proxy<MPI_Comm>(keyval, copy, remove) && !set_proxy<MPI_Datatype>(keyval, copy, remove))
+    set_proxy<MPI_Win>(keyval, copy, remove);
+}
+void MPII_Op_set_cxx(Foreign<MPI_Op> op, OpProxy* proxy) {
+  op_proxy = proxy;
+  aplib_mpi_call_op_by(standard(op), call_op);
+}
+void MPII_Errhandler_set_cxx(Foreign<MPI_Errhandler> errhandler, ErrorProxy* proxy) {
+  const std::lock_guard lock(kept_mutex);
+  error_proxy = proxy;
+  aplib_mpi_call_errhandler_by(standard(errhandler), last_errhandler.caller == call_errhandler<MPI_File>
+                                                         ? call_errhandler_by_proxy<1, MPI_File>
+                                                     : last_errhandler.caller == call_errhandler<MPI_Win>
+                                                         ? call_errhandler_by_proxy<2, MPI_Win>
+                                                         : call_errhandler_by_proxy<0, MPI_Comm>);
+}
+
+// Of any handle.
+int MPIR_Dup_fn(int, int, void*, void* value, void* copied, int* flag) {
+  *static_cast<void**>(copied) = value;
+  *flag = 1;
+  return MPI_SUCCESS;
+}
+
+int MPIX_Query_cuda_support() { return 0; }
+int MPIX_Query_hip_support() { return 0; }
+int MPIX_Query_ze_support() { return 0; }
+int MPIX_GPU_query_support(int, int* is_supported) {
+  *is_supported = 0;
+  return MPI_SUCCESS;
+}
+
+extern int* const MPI_UNWEIGHTED;
+int* const MPI_UNWEIGHTED = no_weights;
+extern int* const MPI_WEIGHTS_EMPTY;
+int* const MPI_WEIGHTS_EMPTY = empty_weights;
+extern const MPI_T_pvar_handle MPI_T_PVAR_ALL_HANDLES;
+const MPI_T_pvar_handle MPI_T_PVAR_ALL_HANDLES = all_handles;
+
+// Statuses of Fortran 2008 are the same bytes, too.
+#define APLIB_SAME_STATUS(name)                                          \
+  APLIB_FUNCTION(name, (const ForeignStatus* from, ForeignStatus* to)) { \
+    *to = *from;                                                         \
+    return MPI_SUCCESS;                                                  \
+  }
+APLIB_SAME_STATUS(Status_c2f08)
+APLIB_SAME_STATUS(Status_f082c)
+APLIB_SAME_STATUS(Status_f2f08)
+APLIB_SAME_STATUS(Status_f082f)
+
+ForeignStatus MPIR_F08_MPI_STATUS_IGNORE_OBJ;
+ForeignStatus MPIR_F08_MPI_STATUSES_IGNORE_OBJ[1];
+int MPIR_F08_MPI_IN_PLACE;
+int MPIR_F08_MPI_BOTTOM;
+ForeignStatus* MPI_F08_STATUS_IGNORE = &MPIR_F08_MPI_STATUS_IGNORE_OBJ;
+ForeignStatus* MPI_F08_STATUSES_IGNORE = MPIR_F08_MPI_STATUSES_IGNORE_OBJ;
+
+#pragma GCC visibility pop
+}
