@@ -103,7 +103,7 @@ void Accumulation::combine_scattered(const Elements& target, const Elements& ori
 
 void compare_and_swap(WindowBoard::Member& member, void* target, const void* value, const void* compared, void* result,
                       std::size_t bytes) noexcept {
-  const std::lock_guard lock(member.combining);
+  const std::lock_guard lock(*member.combining);
   const bool is_equal = std::memcmp(target, compared, bytes) == 0;
   std::memcpy(result, target, bytes);
   if (is_equal) std::memcpy(target, value, bytes);
@@ -116,7 +116,7 @@ void Accumulation::combine(WindowBoard::Member& member, const Elements& target, 
   const Count step = locked_bytes / size() * size();
   for (Count first = 0; first < bytes; first += step) {
     const Count part = std::min(step, bytes - first);
-    const std::lock_guard lock(member.combining);
+    const std::lock_guard lock(*member.combining);
     if (result != nullptr) copy(*result, target, first, part);
     if (only_reads()) continue;
     if (kernel_ == nullptr) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kernel/shared_memory.hpp"
 #include "mpi/info.hpp"
 #include "mpi/team.hpp"
 
@@ -169,28 +170,56 @@ namespace {
 constexpr const char* resource_key = "mpi_hw_resource_type";
 constexpr const char* shared_memory = "mpi_shared_memory";  // its only value that we know
 
-/// The process that carries the cell: its cells share all memory.
-int shared_memory_of(const Call& call) {
-  return static_cast<int>(api::process_of(call.name(), CellId{call.rank().world_rank()}));
-}
+/// Memory of a rank's process, which others try to map.
+struct Probe {
+  std::uint32_t process;
+  SharedFilePlace place;
+};
 
-/// Not all of the group's cells are in the caller's process.
-bool spans_processes(const Call& call, const Group& group) {
-  for (std::uint32_t i = 0; i < group.size(); ++i) {
-    if (static_cast<int>(api::process_of(call.name(), CellId{group.cell(i)})) != shared_memory_of(call)) return true;
+/// The ranks that share memory with the caller, as the number of a process. Those of one process do; those of several
+/// if they can map the memory of the same one. Call from: all ranks.
+struct SharedBy {
+  int process;
+  bool is_all;  ///< All ranks of the communicator share it.
+};
+
+SharedBy shared_memory_of(const Call& call, const Comm& comm) {
+  const auto process_of = [&](std::uint32_t cell) { return api::process_of(call.name(), CellId{cell}); };
+  const std::uint32_t own = process_of(call.rank().world_rank());
+  bool is_all = true;
+  for (const Group* const group : {comm.group, comm.peers}) {
+    for (std::uint32_t i = 0; i < group->size(); ++i)
+      is_all = is_all && process_of(group->cell(i)) == process_of(comm.group->cell(0));
   }
-  return false;
+  if (is_all) return {static_cast<int>(own), true};
+  const Team team(call, comm);
+  const auto memory = api::SharedMemory::make(1);
+  std::vector<Probe> probes = team.gather(Probe{own, memory ? memory->place() : SharedFilePlace{}});
+  if (comm.is_inter()) {
+    const std::vector<Probe> others = team.exchange(probes);
+    probes.insert(probes.end(), others.begin(), others.end());
+  }
+  // All of a host try the same.
+  std::erase_if(probes, [&](const Probe& each) { return !api::shares_host(call.name(), each.process); });
+  const Probe& first = *std::ranges::min_element(probes, {}, &Probe::process);
+  const bool is_mapped = first.process == own || api::SharedMemory::open(first.place, 1);
+  std::vector<std::uint32_t> shared = team.gather(is_mapped ? first.process : own);  // and all have tried
+  const std::uint32_t result = is_mapped ? first.process : own;
+  const auto differs = [result](std::uint32_t each) { return each != result; };
+  is_all = std::ranges::none_of(shared, differs);
+  if (comm.is_inter()) is_all = std::ranges::none_of(team.exchange(shared), differs) && is_all;
+  return {static_cast<int>(result), is_all};
 }
 
 /// Of what the hints name; MPI_UNDEFINED: nothing that we know.
-int named_resource(const Call& call, int type, const Info* hints) {
+int named_resource(const Call& call, int type, const Info* hints, int shared) {
   constexpr const char* set_key = "mpi_pset_name";
   if (hints == nullptr) return MPI_UNDEFINED;
   const std::string* const resource = hints->find(resource_key);
   const std::string* const set = type == MPI_COMM_TYPE_RESOURCE_GUIDED ? hints->find(set_key) : nullptr;
   if (resource != nullptr && set != nullptr)
     fail(MPI_ERR_INFO, fmt::format("info has both {} and {}; give one of them", resource_key, set_key));
-  if (resource != nullptr && *resource == shared_memory) return shared_memory_of(call);
+  if (resource != nullptr && *resource == shared_memory) return shared;
   if (set != nullptr && *set == "mpi://WORLD") return 0;
   if (set != nullptr && *set == "mpi://SELF") return static_cast<int>(call.rank().world_rank());
   return MPI_UNDEFINED;
@@ -198,22 +227,24 @@ int named_resource(const Call& call, int type, const Info* hints) {
 
 }  // namespace
 
-// Cells move between the threads of their process, so a rank has no part of the hardware for its own but its process's.
+// Cells move between the threads of their process, so a rank has no part of the hardware for its own but its host's
+// memory.
 void comm_split_type(const Call& call, Comm& comm, int type, int key, Info* hints, MPI_Comm* place) {
+  const SharedBy shared = shared_memory_of(call, comm);
   int color = MPI_UNDEFINED;
   switch (type) {
     case MPI_UNDEFINED:
       break;
     case MPI_COMM_TYPE_SHARED:
-      color = shared_memory_of(call);
+      color = shared.process;
       break;
     case MPI_COMM_TYPE_HW_GUIDED:
     case MPI_COMM_TYPE_RESOURCE_GUIDED:
-      color = named_resource(call, type, hints);
+      color = named_resource(call, type, hints, shared.process);
       break;
     case MPI_COMM_TYPE_HW_UNGUIDED:
-      if (!spans_processes(call, *comm.group)) break;
-      color = shared_memory_of(call);
+      if (shared.is_all) break;
+      color = shared.process;
       if (hints != nullptr) hints->set(resource_key, shared_memory);
       break;
     default:

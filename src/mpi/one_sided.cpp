@@ -108,7 +108,7 @@ void put(const Call& call, const void* address, MPI_Count count, TypeHandle& typ
   const Elements from = origin_elements(address, count, type);
   const Elements to = target_elements(win, target);
   check_fits("the target", to.bytes(), "the origin", from.bytes());
-  if (!win.member(target.rank).is_here) return RemoteTarget(call, win, target.rank).put(to, from, from.bytes());
+  if (!win.member(target.rank).is_mapped()) return RemoteTarget(call, win, target.rank).put(to, from, from.bytes());
   copy(to, from, 0, from.bytes());
 }
 
@@ -119,7 +119,7 @@ void get(const Call& call, void* address, MPI_Count count, TypeHandle& type, int
   const Elements to = origin_elements(address, count, type);
   const Elements from = target_elements(win, target);
   check_fits("the origin", to.bytes(), "the target", from.bytes());
-  if (!win.member(target.rank).is_here) return RemoteTarget(call, win, target.rank).get(to, from, from.bytes());
+  if (!win.member(target.rank).is_mapped()) return RemoteTarget(call, win, target.rank).get(to, from, from.bytes());
   copy(to, from, 0, from.bytes());
 }
 
@@ -130,7 +130,7 @@ namespace {
 void combine_at(const Call& call, Win& win, int rank, const Accumulation& how, const Elements& to, const Elements& from,
                 const Elements* result, Count bytes) {
   WindowBoard::Member& its = win.member(rank);
-  if (!its.is_here) return RemoteTarget(call, win, rank).combine(how, to, from, result, bytes);
+  if (!its.is_mapped()) return RemoteTarget(call, win, rank).combine(how, to, from, result, bytes);
   how.combine(its, to, from, result, bytes);
 }
 
@@ -245,7 +245,7 @@ void compare_and_swap(const Call& call, const void* address, const void* compare
   const Elements wanted = elements_at("compare_addr", compared, 1, datatype);
   const Elements kept = elements_at("result_addr", result, 1, datatype);
   const Elements to = target_elements(win, rank, displacement, 1, datatype);
-  if (!win.member(rank).is_here) {
+  if (!win.member(rank).is_mapped()) {
     return RemoteTarget(call, win, rank).compare_and_swap(to, from.address, wanted.address, kept.address, info.size);
   }
   compare_and_swap(win.member(rank), to.address, from.address, wanted.address, kept.address, info.size);

@@ -99,7 +99,7 @@ namespace aplib::mpi::plain {
   if (operation != Operation::no_op) std::memcpy(&operand, address, sizeof operand);
   std::uint64_t value = 0;
   {
-    const std::lock_guard lock(win->member(rank).combining);
+    const std::lock_guard lock(*win->member(rank).combining);
     std::memcpy(&value, there, sizeof value);
     if (operation != Operation::no_op) {  // who only reads undoes nothing that others store
       const std::uint64_t combined = operation == Operation::replace ? operand : value + operand;

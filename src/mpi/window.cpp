@@ -110,18 +110,6 @@ struct RankPlace {
   WindowBoard* board;
 };
 
-/// Fails alike at all ranks.
-void check_processes(const Call& call, const Comm& comm, int flavor) {
-  const auto process = [&](int rank) { return api::process_of(call.name(), comm.cell_of(rank)); };
-  for (int rank = 0; rank < comm.size() && flavor == MPI_WIN_FLAVOR_SHARED; ++rank) {
-    if (process(rank) == process(0)) continue;
-    fail(MPI_ERR_RMA_SHARED,
-         fmt::format("comm is {}, whose ranks 0 and {} are in different processes, so they cannot share memory; split "
-                     "it by MPI_Comm_split_type with MPI_COMM_TYPE_SHARED",
-                     comm.title(), rank));
-  }
-}
-
 /// What a rank says of its part.
 struct Asked {
   Count bytes;
@@ -187,10 +175,15 @@ WindowBoardPtr join_board(const Call& call, const Comm& comm, const Team& team, 
   return board;
 }
 
+bool is_first_here(const Win& win) {
+  int rank = 0;
+  while (!win.member(rank).is_here) ++rank;
+  return rank == win.rank();
+}
+
 /// What ranks of other processes have asked for, by the first rank here. False: there are none.
 bool note_others(Win& win, const std::vector<Asked>& asked) {
-  bool is_first = true;
-  for (int rank = 0; rank < win.rank(); ++rank) is_first = is_first && !win.member(rank).is_here;
+  const bool is_first = is_first_here(win);
   bool has_others = false;
   for (int rank = 0; rank < win.size(); ++rank) {
     WindowBoard::Member& member = win.member(rank);
@@ -203,8 +196,65 @@ bool note_others(Win& win, const std::vector<Asked>& asked) {
   return has_others;
 }
 
+/// How the memory that processes share is laid out: a lock for each rank, and then the segments.
+std::size_t bytes_of_locks(const Win& win) {
+  constexpr std::size_t page_bytes = 4096;
+  const auto bytes = static_cast<std::size_t>(win.size()) * cache_line_bytes;
+  return (bytes + page_bytes - 1) & ~(page_bytes - 1);
+}
+SpinLock* shared_lock(std::byte* memory, int rank) {
+  return reinterpret_cast<SpinLock*>(memory + static_cast<std::size_t>(rank) * cache_line_bytes);
+}
+
+/// The first rank of a process shows at the board where all ranks' memory is. False: it is not mapped here.
+bool show_shared(const Call& call, Win& win, const SharedFilePlace& place, const std::vector<Asked>& asked,
+                 const std::vector<Count>& begins) {
+  std::optional<api::SharedMemory>& shared = win.board->shared;
+  const std::size_t first = bytes_of_locks(win);
+  if (!shared && api::shares_host(call.name(), win.member(0).process)) {
+    if (auto opened = api::SharedMemory::open(place, first + static_cast<std::size_t>(begins.back())))
+      shared.emplace(*std::move(opened));
+  }
+  if (!shared) return false;
+  for (int rank = 0; rank < win.size(); ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    WindowBoard::Member& member = win.member(rank);
+    member.base = asked[at].bytes != 0 ? shared->data() + first + begins[at] : nullptr;
+    member.bytes_here = asked[at].bytes;
+    member.combining = shared_lock(shared->data(), rank);
+    member.is_shared = true;
+  }
+  return true;
+}
+
+/// Gives the ranks of several processes memory that all of them map. The first rank's process makes it.
+void share_memory(const Call& call, const Team& team, Win& win, const std::vector<Asked>& asked) {
+  const std::vector<Count> begins = segments_of(asked);
+  std::optional<api::SharedMemory>& shared = win.board->shared;
+  SharedFilePlace place;
+  if (win.rank() == 0) {
+    if (auto made = api::SharedMemory::make(bytes_of_locks(win) + static_cast<std::size_t>(begins.back()))) {
+      shared.emplace(*std::move(made));
+      for (int rank = 0; rank < win.size(); ++rank) ::new (shared_lock(shared->data(), rank)) SpinLock;
+      place = shared->place();
+    }
+  }
+  place = team.hear(place);
+  const bool is_made = place.descriptor >= 0;
+  const bool is_mapped = is_made && (!is_first_here(win) || show_shared(call, win, place, asked, begins));
+  const std::vector<char> all = team.gather<char>(is_mapped ? 1 : 0);  // and all have done so
+  if (!is_made) fail(MPI_ERR_NO_MEM, "there is no memory for the window at rank 0");
+  const auto without = std::ranges::find(all, 0);
+  if (without == all.end()) return;
+  fail(
+      MPI_ERR_RMA_SHARED,
+      fmt::format("comm has ranks 0 and {} in processes that can share no memory; split it by MPI_Comm_split_type with "
+                  "MPI_COMM_TYPE_SHARED",
+                  without - all.begin()));
+}
+
 /// The rank shows its part at the board, and gets its memory if that is made with the window. `team`: all ranks.
-void show_part(const Team& team, Win& win, void* base, Asked asked) {
+void show_part(const Call& call, const Team& team, Win& win, void* base, Asked asked) {
   WindowBoard::Member& own = win.own();
   own.base = static_cast<std::byte*>(base);
   own.bytes = own.bytes_here = asked.bytes;
@@ -215,6 +265,8 @@ void show_part(const Team& team, Win& win, void* base, Asked asked) {
     asked.has_failed = own.base == nullptr;
   }
   const std::vector<Asked> all = team.gather(asked);
+  const bool has_others = note_others(win, all);
+  if (win.flavor == MPI_WIN_FLAVOR_SHARED && has_others) return share_memory(call, team, win, all);
   if (win.flavor == MPI_WIN_FLAVOR_SHARED) {
     const std::vector<Count> begins = segments_of(all);
     if (win.rank() == 0) own.memory = WindowBoard::allocate(begins.back());
@@ -223,7 +275,6 @@ void show_part(const Team& team, Win& win, void* base, Asked asked) {
     // Peers give no address for no bytes, and programs ask for that.
     if (first != nullptr && asked.bytes != 0) own.base = first + begins[static_cast<std::size_t>(win.rank())];
   }
-  const bool has_others = note_others(win, all);
   if (win.flavor == MPI_WIN_FLAVOR_SHARED || has_others) static_cast<void>(team.gather(asked));  // all have done so
   const auto failed = std::ranges::find_if(all, &Asked::has_failed);
   if (asked.has_failed || failed != all.end()) {
@@ -234,7 +285,6 @@ void show_part(const Team& team, Win& win, void* base, Asked asked) {
 
 /// The ranks of each process meet at a board.
 Win& make_window(const Call& call, Comm& parent, int flavor, void* base, const Asked& asked, const Info* hints) {
-  check_processes(call, parent, flavor);
   std::vector<std::uint32_t> cells(static_cast<std::size_t>(parent.size()));
   for (int rank = 0; rank < parent.size(); ++rank) cells[static_cast<std::size_t>(rank)] = index(parent.cell_of(rank));
   Comm& comm = *make_part(call, parent, std::move(cells));
@@ -246,7 +296,7 @@ Win& make_window(const Call& call, Comm& parent, int flavor, void* base, const A
   const Team team(call, comm, 0);
   auto& win = *new Win(comm, join_board(call, comm, team, flavor == MPI_WIN_FLAVOR_DYNAMIC), flavor);
   try {
-    show_part(team, win, base, asked);
+    show_part(call, team, win, base, asked);
     win.bytes = asked.bytes;
     win.unit = static_cast<int>(std::min<Count>(asked.unit, INT_MAX));
     keep_hints(win, hints);
@@ -359,9 +409,9 @@ void win_shared_query(const Call& call, Win& win, int rank, MPI_Aint* bytes, MPI
   }
   check_window_rank("rank", win, rank);
   const WindowBoard::Member& its = win.member(rank);
-  *bytes = its.bytes_here;  // others' memory cannot be shared
+  *bytes = its.bytes_here;  // others' memory cannot be reached
   *unit = its.unit;
-  *static_cast<void**>(base) = its.is_here ? its.base : nullptr;
+  *static_cast<void**>(base) = its.is_mapped() ? its.base : nullptr;
 }
 
 void win_get_group(const Call&, Win& win, MPI_Group* place) {

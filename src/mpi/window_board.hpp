@@ -14,10 +14,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "arch/cpu.hpp"
 #include "base/spin_lock.hpp"
+#include "kernel/shared_memory.hpp"
 #include "mpi/layout.hpp"
 
 namespace aplib::mpi {
@@ -48,20 +50,25 @@ class WindowBoard {
   class alignas(cache_pair_bytes) Member {
    public:
     // Constant once all ranks have the window. A dynamic one has no base: displacements are addresses. Neither has a
-    // rank of another process: they count from its base.
+    // rank of another process, unless the two share memory: they count from its base.
     std::byte* base = nullptr;
     Count bytes = 0;
-    Count bytes_here = 0;  ///< The same; 0 in another process.
+    Count bytes_here = 0;  ///< The same; 0 in another process, unless the two share memory.
     Count unit = 1;
     Memory memory{nullptr, nullptr};  ///< If it was made with the window.
     bool is_here = true;
+    bool is_shared = false;  ///< The memory is mapped by all processes of the window.
     std::uint32_t process = 0;
     std::uint64_t number = 0;  ///< By which its process names the board.
     /// Something that this rank has put in another process could not be there.
     std::atomic<bool> is_refused{false};
 
-    /// Held by who combines elements of this rank's memory, so each element changes at once.
-    alignas(cache_line_bytes) SpinLock combining;
+    /// The rank's memory may be read and written from here.
+    [[nodiscard]] bool is_mapped() const noexcept { return is_here || is_shared; }
+
+    /// Held by who combines elements of this rank's memory, so each element changes at once. With that memory, it is
+    /// shared by processes. One that is killed with the lock ends the machine, and so those that spin for it.
+    SpinLock* combining = &own_combining_;
 
     // ---- dynamic windows
     /// False: it touches memory that is attached.
@@ -106,6 +113,7 @@ class WindowBoard {
       return lockers_.count() == 0 || (!exclusive && !is_exclusive_);
     }
 
+    alignas(cache_line_bytes) SpinLock own_combining_;
     alignas(cache_line_bytes) SpinLock guard_;
     std::map<std::uintptr_t, Count> attached_;
     RankSet lockers_;
@@ -120,6 +128,8 @@ class WindowBoard {
   WindowBoard(const WindowBoard&) = delete;
   WindowBoard& operator=(const WindowBoard&) = delete;
 
+  /// The memory that processes share, of a window of MPI_Win_allocate_shared.
+  std::optional<api::SharedMemory> shared;
   /// Called at its end.
   std::function<void()> on_end;
 

@@ -72,6 +72,21 @@ TEST_F(MpiProgram, MessagesReachTheirRanksOnAnyNumberOfThreads) {
   }
 }
 
+TEST_F(MpiProgram, ProcessesOfAHostShareMemory) {
+  EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/shared_window.c -o shared"), "");
+  const std::string all = "3 of 3 ranks, sum 303, counted 3000\n";
+  EXPECT_EQ(output("aprun -n 3 ./shared"), all);
+  EXPECT_EQ(output("aprun --processes -n 3 ./shared"), all);
+  write("cluster.toml",
+        "[machine]\ngrid = \"3x1\"\nlaunch = \"local\"\n[[host]]\nname = \"a\"\ncells = 2\n"
+        "[[host]]\nname = \"b\"\ncells = 1\n");
+  EXPECT_EQ(output("aprun -f cluster.toml ./shared"), all);
+  int status = 0;
+  const std::string text = output("aprun --processes -n 3 ./shared 1", &status);
+  EXPECT_NE(status, 0);
+  EXPECT_NE(text.find("cell 1"), std::string::npos) << text;
+}
+
 TEST_F(MpiProgram, ThreadsThatAProgramMakesCall) {
   EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/threads.c -pthread -o threads"), "");
   for (const char* const what :

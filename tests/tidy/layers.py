@@ -38,6 +38,7 @@ API_ONLY = {
         "src/kernel/mailbox.hpp",
         "src/kernel/mailbox_inline.hpp",
         "src/kernel/program_threads.hpp",
+        "src/kernel/shared_memory.hpp",
     ],
     ("src/launch", "src/kernel"): [
         "src/kernel/api.hpp",
