@@ -186,8 +186,8 @@ class Windows {
 /// Each rank has a part of the file, which it goes through window by window, in rounds: in each, everyone sends it what
 /// belongs into its window, or asks it for that.
 ///
-/// A rank that fails, perhaps for want of memory, still sends and receives whatever others wait for: it asks for nothing,
-/// answers with nothing, and takes no message's bytes.
+/// A rank that fails, perhaps for want of memory, still sends and receives whatever others wait for: it asks for
+/// nothing, answers with nothing, and takes no message's bytes.
 class Rounds {
  public:
   Rounds(const Collective& collective, const File& file, const TransferPlan& plan, const Transfer& own)

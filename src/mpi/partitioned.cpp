@@ -4,9 +4,9 @@
 //
 // A partition of the sender is one message, which leaves when it is ready. Its tag says which one it is: each
 // partitioned send has a range of tags among those of its rank. The receiver learns of them by a *pairing*, a message
-// that goes before all partitions, when the send is made. Pairings have the program's tag, and a channel of their own; so sends and
-// receives are matched in the order in which they are made. A receive posts all partitions at each start. Those of an
-// earlier start come first, because messages between two cells stay in order.
+// that goes before all partitions, when the send is made. Pairings have the program's tag, and a channel of their own;
+// so sends and receives are matched in the order in which they are made. A receive posts all partitions at each start.
+// Those of an earlier start come first, because messages between two cells stay in order.
 //
 // A receive may have room for more, as any receive. If there is not enough, it takes all partitions, keeps none, and
 // fails: so the sender does not wait for ever.

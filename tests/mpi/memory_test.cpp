@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Ranks without memory in collective calls on files: all fail, nobody waits for ever, and later calls work. This program
-// has an allocator that can refuse.
+// Ranks without memory in collective calls on files: all fail, nobody waits for ever, and later calls work. This
+// program has an allocator that can refuse.
 #include <gtest/gtest.h>
 #include <mpi.h>
 #include <unistd.h>
