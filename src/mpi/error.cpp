@@ -288,6 +288,9 @@ void ErrorCodes::remove_class(int error_class) {
     if (added.error_class == error_class && code != error_class)
       fail(MPI_ERR_ARG, fmt::format("error class {} has codes; remove those first", error_class));
   }
+  if (!added(error_class).text.empty())
+    fail(MPI_ERR_ARG,
+         fmt::format("error class {} has a text; remove that by MPI_Remove_error_string first", error_class));
   added_.erase(error_class);
 }
 

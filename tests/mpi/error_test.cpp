@@ -221,6 +221,9 @@ TEST(MpiError, ClassesCodesAndTextsCanBeAddedAndRemoved) {
     EXPECT_EQ(MPI_Error_string(code, text.data(), &length), MPI_SUCCESS);
     EXPECT_EQ(length, 0);
     EXPECT_EQ(MPI_Remove_error_code(code), MPI_SUCCESS);
+    EXPECT_EQ(MPI_Add_error_string(error_class, "moons"), MPI_SUCCESS);
+    EXPECT_EQ(MPI_Remove_error_class(error_class), MPI_ERR_ARG);
+    EXPECT_EQ(MPI_Remove_error_string(error_class), MPI_SUCCESS);
     EXPECT_EQ(MPI_Remove_error_class(error_class), MPI_SUCCESS);
     EXPECT_EQ(MPI_Error_class(code, &found), MPI_ERR_ARG);
   });
