@@ -86,8 +86,13 @@ Collective::Collective(const Call& call, Comm& comm, CollectiveKind kind, int de
       comm_(comm),
       tag_((comm.collective_calls & number_mask) << number_shift | static_cast<std::uint32_t>(kind) << kind_shift |
            (static_cast<std::uint32_t>(detail) & detail_mask)) {
-  if (call.pending() != nullptr) [[unlikely]] {
-    call.pending()->begin(comm);
+  PendingCall* const pending = call.pending();
+  if (pending != nullptr && pending->is_brief()) {
+    if (comm.is_of_persistent_call()) return;
+    pending->count();
+    ++comm.collective_calls;
+  } else if (pending != nullptr) {
+    pending->begin(comm);
   } else {
     ++comm.collective_calls;
   }

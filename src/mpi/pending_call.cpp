@@ -55,7 +55,7 @@ PendingCall::PendingCall(Request& request) noexcept : rank_(request.rank()), req
 void PendingCall::clear() noexcept {
   for (Object* const each : kept_) each->release();
   kept_.clear();
-  kept_numbers_.clear();
+  if (!kept_numbers_.empty()) kept_numbers_.clear();
   if (request_.is_persistent && aside_ != nullptr) aside_->release();
   aside_ = nullptr;
 }
@@ -148,6 +148,7 @@ void PendingCall::keep_all(std::initializer_list<Object*> objects) {
 // The blocking call comes as far as it can fail by its own arguments.
 void PendingCall::check(Comm& comm) {
   only_checks_ = true;
+  is_brief_ = false;
   numbers_used_ = 0;
   try {
     plan_(Call(name_, rank_, is_large_, *this), comm);

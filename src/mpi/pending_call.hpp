@@ -94,8 +94,10 @@ class PendingCall {
 
   // ---- what its own function calls
   /// Its arguments are right: it takes part in the calls of its communicator, or one of the same ranks. Waits until
-  /// those that came before are over.
+  /// those that came before are over. Of one that is not brief;
   void begin(Comm& comm);
+  /// of a brief one, whose communicator it is, and none came before.
+  void count() noexcept { ++numbers_; }
   Wake wait(Condition& condition);
   [[nodiscard]] bool is_brief() const noexcept { return is_brief_; }
   /// The call as it goes on later.

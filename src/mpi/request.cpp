@@ -62,16 +62,18 @@ void Request::end() noexcept {
   is_active = false;
   comm->release();
   comm = nullptr;
-  datatype.reset();
-  if (apart.size() != 0) apart = Message();
-  steps.reset();
-  resting.reset();
-  if (does == Does::nothing || does == Does::partitioned) {
-    failure.reset();
-    result = {};
-  } else if (does == Does::collective) {
+  if (does == Does::collective) {
     if (pending != nullptr) pending->clear();
     failure.reset();
+  } else {
+    datatype.reset();
+    if (apart.size() != 0) apart = Message();
+    steps.reset();
+    resting.reset();
+    if (does == Does::nothing || does == Does::partitioned) {
+      failure.reset();
+      result = {};
+    }
   }
   Request*& spare = rank().spare_requests;
   next_spare = spare;
