@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "aplib/options.hpp"
+#include "kernel/placement.hpp"
 #include "kernel/programs.hpp"
 #include "loader/entry.hpp"
 #include "loader/instance.hpp"
@@ -42,8 +43,9 @@ class LoadedRun {
 
   /// The resolved form of a file. The first request loads it. Throws Error.
   std::shared_ptr<const loader::Program> load(const std::string& file);
-  /// Some program that was loaded has threads of its own (Program::has_threads).
+  /// Some program that was loaded has threads of its own (Program::has_threads), or makes some.
   [[nodiscard]] bool has_threads();
+  [[nodiscard]] ProgramThreads program_threads();
 
   /// Runs an instance of a program on a cell, from the first constructor to the last destructor. Returns its status.
   /// Call from: outermost frame of a task of the cell.

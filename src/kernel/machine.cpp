@@ -91,7 +91,7 @@ void Machine::Impl::make_carriers() {
   Options ours = options;
   const std::uint32_t cells = domain->local_count();
   ours.cells = {std::max(cells, 1U), 1};
-  placement = plan_placement(ours);
+  placement = plan_placement(ours, program_threads);
   domain->options = options;
   domain->poll_time = poll_time(options, placement);
   domain->carriers = cells == 0 ? 0 : placement.processors;

@@ -102,6 +102,7 @@ struct Machine::Impl {
   std::atomic<bool> running{false};  ///< Between begin and end of run() or run_host().
   bool adopts = false;               ///< The calling thread carries the one cell, and never comes back (adoption.cpp).
   bool programs_remain = false;      ///< Threads of programs outlived a run.
+  ProgramThreads program_threads = ProgramThreads::none;
   std::size_t program_stack_bytes = 0;  ///< Of programs started from here on; 0: as for every task.
 };
 

@@ -133,7 +133,14 @@ std::vector<unsigned> Topology::choose_cores(std::span<const unsigned> allowed, 
   return chosen;
 }
 
-Placement plan_placement(const Options& options, const std::filesystem::path& root) {
+// One processor is left to the scheduler, which keeps a lone thread where it is and moves it when another job comes to
+// its core.
+bool are_bound(const Options& options, const Placement& placement, ProgramThreads threads) noexcept {
+  const bool would_crowd = threads == ProgramThreads::some && placement.processors < placement.usable_cores;
+  return options.bind && placement.processors >= 2 && !placement.oversubscribed && !placement.limited && !would_crowd;
+}
+
+Placement plan_placement(const Options& options, ProgramThreads threads, const std::filesystem::path& root) {
   options.check();
   const std::vector<unsigned> allowed = allowed_cpus();
   const std::uint32_t cells = options.cells.count();
@@ -154,10 +161,7 @@ Placement plan_placement(const Options& options, const std::filesystem::path& ro
   plan.oversubscribed = plan.processors > plan.usable_cores;
   plan.limited = plan.usable_cores < allowed.size();
 
-  // One processor is left to the scheduler, which keeps a lone thread where it is and moves it when another job
-  // comes to its core.
-  const bool whole_cores = !plan.oversubscribed && !plan.limited;
-  if (options.bind && whole_cores && plan.processors >= 2) {
+  if (are_bound(options, plan, threads)) {
     static const Topology computer;  // it does not change, and takes a while to read
     const int here = sched_getcpu();
     plan.core_of_processor =

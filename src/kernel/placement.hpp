@@ -31,11 +31,19 @@ struct Placement {
   bool limited = false;            ///< a CPU quota pays for less than all cores
 };
 
+/// Whether programs make threads: these inherit the core to which the processor of their cell is bound.
+enum class ProgramThreads : std::uint8_t { none, some };
+
+/// Processors stay on cores of their own: with enough cores, no CPU quota, and no threads that would crowd there while
+/// other cores are free.
+[[nodiscard]] bool are_bound(const Options& options, const Placement& placement, ProgramThreads threads) noexcept;
+
 /// The plan for this process as its affinity mask and cgroup are now. Processors are bound only when there are at
 /// least two, each gets a core of its own, and no CPU quota is below the affinity mask (under a quota the scheduler
-/// must be free to move them). Call from: any thread whose affinity mask the processors shall inherit. Throws
+/// must be free to move them), see are_bound(). Call from: any thread whose affinity mask the processors shall inherit. Throws
 /// Error(bad_option) as Options::check(). `root` is where /proc and /sys/fs/cgroup are looked up.
-[[nodiscard]] Placement plan_placement(const Options& options, const std::filesystem::path& root = "/");
+[[nodiscard]] Placement plan_placement(const Options& options, ProgramThreads threads = ProgramThreads::none,
+                                       const std::filesystem::path& root = "/");
 
 /// Contiguous blocks of cells, whose sizes differ by at most one.
 [[nodiscard]] constexpr std::uint32_t processor_of_cell(std::uint32_t cid, std::uint32_t cells,

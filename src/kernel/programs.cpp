@@ -231,6 +231,13 @@ bool LoadedRun::has_threads() {
                              [this](const auto& loaded) { return loaded.second->has_threads(run.has_openmp_threads); });
 }
 
+ProgramThreads LoadedRun::program_threads() {
+  const std::lock_guard lock(mutex_);
+  const bool some = std::ranges::any_of(
+      programs_, [this](const auto& loaded) { return loaded.second->makes_threads(run.has_openmp_threads); });
+  return some ? ProgramThreads::some : ProgramThreads::none;
+}
+
 void LoadedRun::use_low_bodies() {
   low_bodies_ = true;
   if (machine_.domain != nullptr) machine_.domain->pools->use_low_memory();
@@ -360,6 +367,7 @@ Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) 
   } else {
     impl.program_stack_bytes = impl.options.program_stack_bytes;
     impl.options.threads = threads_for(loaded.has_threads(), impl.options);
+    impl.program_threads = loaded.program_threads();
     report = machine.run(bodies);
     impl.program_stack_bytes = 0;
   }
@@ -502,8 +510,8 @@ constexpr std::uint64_t whole_pages(std::uint64_t first, std::uint64_t end) {
   return ((end + mask) & ~mask) - (first & ~mask);
 }
 
-std::vector<ProgramSummary::Carrier> plan_carriers(const Options& options) {
-  const Placement placement = plan_placement(options);
+std::vector<ProgramSummary::Carrier> plan_carriers(const Options& options, ProgramThreads threads) {
+  const Placement placement = plan_placement(options, threads);
   const std::uint32_t cells = options.cells.count();
   std::vector<ProgramSummary::Carrier> carriers;
   for (std::uint32_t p = 0; p < placement.processors; ++p) {
@@ -537,7 +545,8 @@ ProgramSummary summarize_program(const Options& options, const ProgramRun& run) 
   for (const loader::Library& library : program->shared_libraries()) summary.libraries.push_back({library.path, false});
   Options planned = options;
   planned.threads = threads_for(program->has_threads(run.has_openmp_threads), options);
-  summary.carriers = plan_carriers(planned);
+  const bool makes_threads = program->makes_threads(run.has_openmp_threads);
+  summary.carriers = plan_carriers(planned, makes_threads ? ProgramThreads::some : ProgramThreads::none);
   return summary;
 }
 

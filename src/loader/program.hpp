@@ -218,9 +218,13 @@ class Program {
   [[nodiscard]] bool has_slot_heap() const noexcept { return options_.heap == HeapPlace::slot; }
   /// LoadOptions::low_memory, decided.
   [[nodiscard]] bool has_low_memory() const noexcept { return has_low_memory_; }
-  /// It makes threads, and asks for a level of MPI's support for them. `by_openmp`: regions of OpenMP make threads.
+  /// It makes threads. `by_openmp`: regions of OpenMP make threads.
+  [[nodiscard]] bool makes_threads(bool by_openmp) const noexcept {
+    return makes_threads_ || (by_openmp && has_openmp_regions_);
+  }
+  /// The same, and it asks for a level of MPI's support for them.
   [[nodiscard]] bool has_threads(bool by_openmp) const noexcept {
-    return has_threads_ || (by_openmp && has_openmp_threads_);
+    return asks_for_threads_ && makes_threads(by_openmp);
   }
   /// Other cells may name the memory of its instances, also after their ends.
   [[nodiscard]] bool is_reached() const noexcept { return is_reached_; }
@@ -258,8 +262,9 @@ class Program {
   std::uint64_t alignment_ = page_bytes;
   bool is_reached_ = false;
   bool has_low_memory_ = false;
-  bool has_threads_ = false;                            ///< Beside those of OpenMP.
-  bool has_openmp_threads_ = false;                     ///< As many as OMP_NUM_THREADS says.
+  bool makes_threads_ = false;                          ///< Beside those of OpenMP.
+  bool has_openmp_regions_ = false;                     ///< Of as many threads as OMP_NUM_THREADS says.
+  bool asks_for_threads_ = false;                       ///< Asks MPI for a level of support.
   std::vector<std::unique_ptr<TlsIndex>> tls_indices_;  // what TLS descriptors point to
   std::vector<std::string_view> bound_;                 // sorted
   mutable std::mutex plugins_mutex_;

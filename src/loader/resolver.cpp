@@ -295,10 +295,9 @@ void Resolver::choose_memory() {
       });
     });
   };
-  if (has(is_call_for_threads)) {
-    program_.has_threads_ = has(is_maker_of_threads);
-    program_.has_openmp_threads_ = has(is_openmp_region);
-  }
+  program_.makes_threads_ = has(is_maker_of_threads);
+  program_.has_openmp_regions_ = has(is_openmp_region);
+  program_.asks_for_threads_ = has(is_call_for_threads);
   const bool names_remote_memory = calls(is_one_sided_call);
   HeapPlace& heap = program_.options_.heap;
   program_.has_low_memory_ = program_.options_.low_memory.value_or(!names_remote_memory && asks_for_low_memory());

@@ -33,7 +33,7 @@ Placement plan_on(std::vector<unsigned> cpus, const Options& options) {
     for (unsigned cpu : cpus) CPU_SET(cpu, &set);
     EXPECT_EQ(sched_setaffinity(0, sizeof(set), &set), 0);
     const CgroupTree nothing;
-    plan = plan_placement(options, nothing.root());
+    plan = plan_placement(options, ProgramThreads::none, nothing.root());
   }).join();
   return plan;
 }
@@ -94,15 +94,25 @@ TEST(Placement, BindOffBindsNothing) {
   EXPECT_TRUE(plan_of(options).core_of_processor.empty());
 }
 
+// A program's threads would all run on the one core of their rank.
+TEST(Placement, WhereProgramsMakeThreadsFreeCoresAreForThem) {
+  const Options options = options_of({4, 1});
+  const Placement spare{.processors = 4, .core_of_processor = {}, .usable_cores = 8};
+  EXPECT_TRUE(are_bound(options, spare, ProgramThreads::none));
+  EXPECT_FALSE(are_bound(options, spare, ProgramThreads::some));
+  const Placement full{.processors = 4, .core_of_processor = {}, .usable_cores = 4};
+  EXPECT_TRUE(are_bound(options, full, ProgramThreads::some));
+}
+
 TEST(Placement, AQuotaLimitsProcessorsAndForbidsBinding) {
   if (allowed_cpus().size() < 2) GTEST_SKIP() << "needs two cores";
   CgroupTree tree;
   tree.write("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
   tree.write("proc/self/cgroup", "0::/a\n").write("sys/fs/cgroup/a/cpu.max", "90000 100000\n");
-  const Placement plan = plan_placement(options_of({4, 1}), tree.root());
+  const Placement plan = plan_placement(options_of({4, 1}), ProgramThreads::none, tree.root());
   EXPECT_EQ(plan.usable_cores, 1U);
   EXPECT_EQ(plan.processors, 1U);
-  const Placement forced = plan_placement(options_of({4, 1}, 2), tree.root());
+  const Placement forced = plan_placement(options_of({4, 1}, 2), ProgramThreads::none, tree.root());
   EXPECT_EQ(forced.processors, 2U);
   EXPECT_TRUE(forced.oversubscribed);
   EXPECT_TRUE(forced.core_of_processor.empty());
