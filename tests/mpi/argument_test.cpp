@@ -58,10 +58,36 @@ struct Function {
   friend void PrintTo(const Function& function, std::ostream* out) { *out << function.name; }
 };
 
-const std::vector<Function>& functions() {
-  static const std::vector<Function> all = {
+// The same as constants: a list of several hundred vectors and strings would take compilers minutes.
+struct ParameterRow {
+  const char* kind = nullptr;
+  const char* name = nullptr;
+  std::size_t bytes = 0;
+  bool is_array = false;
+  bool is_out = false;
+  bool is_inout = false;
+};
+struct FunctionRow {
+  const char* name;
+  ParameterRow parameters[16];
+  int (*call)(const Word* words);
+};
+constexpr FunctionRow rows[] = {
 #include "calls.inc"
-  };
+};
+
+const std::vector<Function>& functions() {
+  static const std::vector<Function> all = [] {
+    std::vector<Function> made;
+    for (const FunctionRow& row : rows) {
+      made.push_back({row.name, {}, row.call});
+      for (const ParameterRow& each : row.parameters) {
+        if (each.kind == nullptr) break;
+        made.back().parameters.push_back({each.kind, each.name, each.bytes, each.is_array, each.is_out, each.is_inout});
+      }
+    }
+    return made;
+  }();
   return all;
 }
 
