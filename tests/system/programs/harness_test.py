@@ -4,6 +4,7 @@
 fetched."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -119,7 +120,7 @@ class CommandLine(unittest.TestCase):
     def test_the_list_and_the_tests_name_the_same_programs(self):
         listed = {line.split()[0] for line in self.run_script("--list").stdout.splitlines()}
         text = (HERE / "CMakeLists.txt").read_text(encoding="utf-8")
-        tested = set(text.split("IN ITEMS", 1)[1].split(")", 1)[0].split())
+        tested = {name for names in re.findall(r"(?:set\(|APPEND )programs ([^)]*)\)", text) for name in names.split()}
         self.assertEqual(listed, tested)
 
 
