@@ -38,9 +38,9 @@ enum class ProgramThreads : std::uint8_t { none, some };
 /// other cores are free.
 [[nodiscard]] bool are_bound(const Options& options, const Placement& placement, ProgramThreads threads) noexcept;
 
-/// The plan for this process as its affinity mask and cgroup are now. Processors are bound only when there are at
-/// least two, each gets a core of its own, and no CPU quota is below the affinity mask (under a quota the scheduler
-/// must be free to move them), see are_bound(). Call from: any thread whose affinity mask the processors shall inherit. Throws
+/// The plan for this process as its affinity mask and cgroup are now. Processors are bound only when there are at least
+/// two, each gets a core of its own, and no CPU quota is below the affinity mask (under a quota the scheduler must be
+/// free to move them), see are_bound(). Call from: any thread whose affinity mask the processors shall inherit. Throws
 /// Error(bad_option) as Options::check(). `root` is where /proc and /sys/fs/cgroup are looked up.
 [[nodiscard]] Placement plan_placement(const Options& options, ProgramThreads threads = ProgramThreads::none,
                                        const std::filesystem::path& root = "/");
