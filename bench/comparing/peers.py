@@ -67,7 +67,7 @@ class Peer(sources.Source):
                 done.stderr.strip().splitlines()[-3:]
             )
 
-    def words(self, case, *benches, sizes=(8,), samples=None, folder="."):
+    def words(self, case, *benches, sizes=(8,), samples=None, folder=None):
         return [
             "--peer",
             self.name,
@@ -80,8 +80,7 @@ class Peer(sources.Source):
             str(samples or sources.SAMPLES),
             "--sample-ms",
             str(sources.SAMPLE_MS),
-            "--folder",
-            folder,
+            *(["--folder", folder] if folder else []),
             *self.touch,
         ]
 

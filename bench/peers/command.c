@@ -14,7 +14,7 @@ static void parse_sizes(struct command* c, const char* text) {
 }
 
 const char* parse(struct command* c, int argc, char** argv) {
-  *c = (struct command){.peer = "mpi", .case_name = "two-processors", .samples = 3, .sample_ms = 6, .folder = "."};
+  *c = (struct command){.peer = "mpi", .case_name = "two-processors", .samples = 3, .sample_ms = 6};
   for (int i = 1; i < argc; ++i) {
     const char* word = argv[i];
     const char* value = i + 1 < argc ? argv[i + 1] : NULL;

@@ -16,7 +16,7 @@ struct command {
   int sizes;
   int samples;
   double sample_ms;
-  const char* folder; /* in which files are made */
+  const char* folder; /* in which files are made; NULL: where the program was started */
   int touch;
 };
 

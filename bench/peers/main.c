@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   struct plan* plan = calloc(1, sizeof *plan);
   const char* fault = plan == NULL ? "memory" : parse(&command, argc, argv);
   if (fault == NULL) fault = make_plan(plan, &command);
-  if (fault == NULL && chdir(command.folder) != 0) fault = command.folder;
+  if (fault == NULL && command.folder != NULL && chdir(command.folder) != 0) fault = command.folder;
   if (fault != NULL) {
     fprintf(stderr, "mpi_peer: cannot use '%s'; see the head of main.c for the command line\n", fault);
     MPI_Abort(MPI_COMM_WORLD, 2);
