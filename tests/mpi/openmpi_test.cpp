@@ -105,8 +105,13 @@ TEST_F(ForOpenMpi, ProgramsOfTheSystemRun) {
     (void)output("sed -e '6s/.*/200 Ns/; 8s/.*/32 NBs/; 11s/.*/2 Ps/; 12s/.*/4 Qs/' " + sample + " > hpccinf.txt");
     EXPECT_EQ(output("aprun -n 8 hpcc"), "");
     const std::string text = output("cat hpccoutf.txt");
-    EXPECT_NE(text.find("Success=1"), std::string::npos) << text;
-    EXPECT_NE(text.find("1 tests completed and passed residual checks"), std::string::npos) << text;
+    // Not "Success=1": RandomAccess ends with some wrong places, with Open MPI, too, and whether they are more than its
+    // limit of 1 % depends on how busy the computer is.
+    for (const char* const result :
+         {"1 tests completed and passed residual checks", "PTRANS_residual=0", "Found 0 errors in 4096 locations",
+          "End of MPIRandomAccess section", "End of MPIRandomAccess_LCG section", "Solution Validates",
+          "End of MPIFFT section", "End of HPC Challenge tests"})
+      EXPECT_NE(text.find(result), std::string::npos) << result << '\n' << text;
   }
   if (std::filesystem::exists("/usr/lib/python3/dist-packages/mpi4py")) {
     has_one = true;
