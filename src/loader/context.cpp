@@ -16,6 +16,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <optional>
 
 #include "aplib/error.hpp"
 #include "arch/elf.hpp"
@@ -72,6 +73,7 @@ namespace {
 /// The process's own working directory and umask, for flows of other programs; known once a program has left them.
 struct ProcessFiles {
   int directory = -1;
+  std::optional<os::DirectoryId> id;
   mode_t mask = 022;
 };
 
@@ -80,6 +82,7 @@ const ProcessFiles& process_files() noexcept {
     ProcessFiles found;
     found.directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     os::guard_descriptor(found.directory);
+    found.id = os::id_of_directory(found.directory);
     found.mask = umask(0);
     umask(found.mask);
     return found;
@@ -97,14 +100,23 @@ int separate_thread() noexcept {
   return 0;
 }
 
+// Programs that are the ranks of one job mostly work in one directory, though each has said so: then there is nothing
+// to exchange.
 void load_files(const libc::LibcState* state) noexcept {
+  thread_local std::optional<os::DirectoryId> current;  // what was loaded last; nothing: not known
+  thread_local std::optional<mode_t> current_mask;
   const ProcessFiles& process = process_files();
-  const int directory = state != nullptr && state->thread_directory ? state->thread_directory.get() : process.directory;
+  const bool has_directory = state != nullptr && state->thread_directory;
+  const std::optional<os::DirectoryId>& id = has_directory ? state->thread_directory_id : process.id;
+  if (!id || id != current) {
+    // It was one when it was opened; one that was removed stays current.
+    const bool done = fchdir(has_directory ? state->thread_directory.get() : process.directory) == 0;
+    current = done ? id : std::nullopt;
+  }
   const mode_t mask =
       state != nullptr && state->thread_mask >= 0 ? static_cast<mode_t>(state->thread_mask) : process.mask;
-  [[maybe_unused]] const int failed =
-      fchdir(directory);  // it was one when it was opened; one that was removed stays current
-  umask(mask);
+  if (current_mask != mask) umask(mask);
+  current_mask = mask;
 }
 
 bool has_files(const libc::LibcState* state) noexcept {

@@ -93,6 +93,7 @@ void Instance::start_in(const std::string& folder) {
     throw Error(Errc::failed,
                 fmt::format("cannot work in folder {}: {}; create it first", folder, std::strerror(errno)));
   }
+  libc_.thread_directory_id = os::id_of_directory(directory.get());
   libc_.thread_directory = std::move(directory);
 }
 

@@ -51,6 +51,16 @@ bool is_guarded(int descriptor) noexcept {
   return file != 0 && file == file_at(descriptor);
 }
 
+std::optional<DirectoryId> id_of_directory(int descriptor) noexcept {
+  struct statx found {};
+  const int kept = errno;
+  const bool said = ::statx(descriptor, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &found) == 0;
+  errno = kept;
+  if (!said || (found.stx_mask & STATX_MNT_ID) == 0) return std::nullopt;
+  const std::uint64_t device = (std::uint64_t{found.stx_dev_major} << 32U) | found.stx_dev_minor;
+  return DirectoryId{device, found.stx_ino, found.stx_mnt_id};
+}
+
 void guard_open_descriptors() {
   for (const int descriptor : open_descriptors()) {
     const int flags = ::fcntl(descriptor, F_GETFD);

@@ -87,6 +87,16 @@ class GuardedFd {
   UniqueFd descriptor_;
 };
 
+/// Which folder a descriptor leads to, and by which mount: two of the same one are equal, as long as one is open.
+struct DirectoryId {
+  std::uint64_t device;
+  std::uint64_t inode;
+  std::uint64_t mount;
+  bool operator==(const DirectoryId&) const noexcept = default;
+};
+/// Nothing: the system cannot say (Linux before 5.8).
+[[nodiscard]] std::optional<DirectoryId> id_of_directory(int descriptor) noexcept;
+
 /// What `descriptor` gives up to its end; nothing where reading fails: errno says why.
 [[nodiscard]] inline std::optional<std::string> read_all(int descriptor) {
   std::string text;

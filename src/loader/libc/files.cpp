@@ -79,10 +79,13 @@ int work_in(Instance& instance, const char* call, os::GuardedFd directory) {
   if (!directory) return -1;
   if (faccessat(directory.get(), ".", X_OK, AT_EACCESS) != 0) return -1;
   LibcState& state = instance.libc();
+  auto id = state.has_walked ? std::nullopt : os::id_of_directory(directory.get());
   std::swap(state.thread_directory, directory);
+  std::swap(state.thread_directory_id, id);
   const int error = thread_state_changed(instance);
   if (error == 0) return 0;
   std::swap(state.thread_directory, directory);
+  std::swap(state.thread_directory_id, id);
   warn_shared(instance, call, error);
   return fail(error);
 }
@@ -98,7 +101,10 @@ mode_t process_mask() {
 
 // Before libc itself changes the directory to and fro.
 void have_own_directory(Instance& instance, const char* call) {
-  if (!instance.libc().thread_directory) work_in(instance, call, os::GuardedFd(open(".", path_only)));
+  LibcState& state = instance.libc();
+  if (state.has_walked) return;
+  state.has_walked = true;
+  work_in(instance, call, os::GuardedFd(open(".", path_only)));
 }
 
 // --- what programs call

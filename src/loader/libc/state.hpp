@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 
@@ -114,7 +115,10 @@ struct LibcState {
   // --- state of the thread while the instance runs on it (context.hpp); unset: the process's own
   locale_t thread_locale = nullptr;  ///< What uselocale() is given. Owned by locale.cpp.
   os::GuardedFd thread_directory;    ///< O_PATH descriptor of the working directory.
-  int thread_mask = -1;              ///< umask.
+  /// Which one that is; nothing where calls of libc may change it meanwhile, or the system cannot say.
+  std::optional<os::DirectoryId> thread_directory_id;
+  bool has_walked = false;  ///< Such a call was made (nftw, fts).
+  int thread_mask = -1;     ///< umask.
 
   // --- the rest
   Lazy<GetoptPrivate> getopt;

@@ -64,6 +64,35 @@ TEST_F(LibcProcess, EachProgramHasItsWorkingDirectory) {
   EXPECT_EQ(sides[0].warnings, std::vector<std::string>{});
 }
 
+// Where both work in one folder nothing is exchanged between them, until one of them leaves it, or walks.
+TEST_F(LibcProcess, ProgramsThatWorkInOneDirectoryLeaveItApart) {
+  std::filesystem::create_directories(shop.folder() + "/one/below");
+  const std::string source = R"C(
+    #define _XOPEN_SOURCE 700
+    #include <ftw.h>
+    #include <unistd.h>
+    static int seen;
+    static int visit(const char* path, const struct stat* status, int kind, struct FTW* at) { return ++seen, 0; }
+    void step(int n) {
+      char text[4096];
+      int leaves = getenv("LEAVES") != NULL;
+      switch (n) {
+        case 0: say("%d ", chdir(getenv("TOP"))); break;
+        case 1: case 3: case 5: case 7: say("%s ", strrchr(getcwd(text, sizeof text), '/')); break;
+        case 2: if (leaves) say("%d ", chdir("below")); break;
+        case 4: if (leaves) say("%d ", chdir("..")); break;
+        case 6: if (leaves) { n = nftw(".", visit, 4, FTW_CHDIR); say("%d %d ", n, seen); } break;
+      }
+    })C";
+  const std::string top = "TOP=" + shop.folder() + "/one";
+  const std::vector<Side> sides = by_turns(source, 8, {Side{{top}}, Side{{top, "LEAVES=1"}}, Side{{top}}});
+  if (directories_forbidden(sides[0]))
+    GTEST_SKIP() << "needs a working directory for each thread (unshare): " << sides[0].warnings[0];
+  EXPECT_EQ(sides[0].said, "0 /one /one /one /one ");
+  EXPECT_EQ(sides[1].said, "0 /one 0 /below 0 /one 0 2 /one ");
+  EXPECT_EQ(sides[2].said, "0 /one /one /one /one ");
+}
+
 TEST_F(LibcProcess, ADescriptorIsGivenBackForEachDirectory) {
   const auto count = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
