@@ -64,16 +64,29 @@ def check_slow_program(build):
     assert any(results[2]["mflops"] < each["mflops"] / 10 for each in fast), results
 
 
+def check_slow_mpi_program(build):
+    """The same of the program for MPI."""
+    words = [f"{build}/bin/aprun", "--cells", "1x3", "--threads", "1", f"{build}/bin/bench-cg", "--grid", "64"]
+
+    def result(passes):
+        environment = {**os.environ, "BENCH_PASSES": passes}
+        return json.loads(subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+    slow, fast = result("300.5"), itertools.chain(result("1") for _ in range(20))
+    assert any(each["residual"] == slow["residual"] and slow["mflops"] < each["mflops"] / 10 for each in fast), slow
+
+
 def main():
     build = sys.argv[1]
     check_texts()
     check_page()
     check_slow_program(build)
+    check_slow_mpi_program(build)
     expected = ["## One host", "Noise: "]
     hindrance = namespaces.hindrance() or namespaces.CpuQuota.hindrance()
     if hindrance is None:
         expected += ["## Equal hosts", "## Unequal hosts", "### The same by CPU quotas", "ss-lx"]
-        expected += [] if len(os.sched_getaffinity(0)) < 2 else ["4 and 7 cells, by hand: "]
+        expected += [] if len(os.sched_getaffinity(0)) < 2 else ["4 and 7 cells, by hand: ", "an MPI program"]
     else:
         print(f"several hosts are not tried: {hindrance}")
         expected += ["Not measured: several hosts"]
