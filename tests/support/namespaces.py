@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Hosts on one computer: network namespaces joined by a switch, links that can be slowed down and cut, and shares of
-a processor.
+"""Hosts on one computer: network namespaces joined by a switch or an internet (sites.py), links that can be slowed down
+and cut, and shares of a processor.
 
     import namespaces
     namespaces.enclose()                                     # first: everything ends with this script, however it ends
@@ -27,8 +27,11 @@ import time
 import unittest
 from pathlib import Path
 
+from sites import Site
+
 INSIDE = "APTEST_ENCLOSED"  # not APLIB_...: those are options of a machine
 PR_SET_PDEATHSIG = 1
+CLONE_NEWNET = 0x40000000
 FLAGS = ["--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child=KILL", "--mount-proc"]
 
 
@@ -87,6 +90,13 @@ def enclose():
             continue
         if ended == main:
             os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def enter_network(file):
+    """This thread goes on in that network namespace."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), f"setns: {os.strerror(ctypes.get_errno())}", file.name)
 
 
 def make_programs(apcc, sources, folder):
@@ -150,15 +160,58 @@ class Connection:
     repeats: int  # how often what is not acknowledged has been sent again
 
 
-class Host:
-    """A namespace with one link to the switch."""
+def make_switch(namespace, hosts):
+    """A switch in that namespace, with the hosts' links to it."""
+    lines = ["link add switch type bridge stp_state 0 forward_delay 0", "link set switch up"]
+    for host in hosts:
+        lines += [f"link add {host.port} type veth peer name {host.device} netns {host.namespace}",
+                  f"link set {host.port} master switch", f"link set {host.port} up"]
+    batch(lines, namespace)
 
-    def __init__(self, network, number, name):
-        self.network, self.name = network, name
-        self.namespace = f"{network.prefix}{number}"
-        self.address = f"10.91.{number // 250}.{number % 250 + 1}"
-        self.address6 = f"fd91::{number + 1:x}"
+
+class Host:
+    """A namespace with one link: to the switch or the internet of its Network, or to its `gateway`. `inner`: the hosts
+    behind it."""
+
+    def __init__(self, network, number, site, gateway=None):
+        self.network, self.site, self.name, self.gateway = network, site, site.name, gateway
         self.device, self.port = "eth0", f"port{number}"  # its end of the link, and the switch's
+        if gateway:
+            self.namespace = f"{gateway.namespace}i{number}"
+            self.address, self.address6 = f"{gateway.subnet}.{number + 2}", None
+        else:
+            self.namespace = f"{network.prefix}{number}"
+            self.address = f"10.91.{number // 250}.{number % 250 + 1}"
+            self.address6 = f"fd91::{number + 1:x}"
+        self.subnet = site.subnet or f"172.{16 + number // 250}.{number % 250}"
+        self.inner = [Host(network, i, Site(name), self) for i, name in enumerate(site.behind)]
+
+    def __str__(self):
+        return self.name
+
+    def set_up(self):
+        """Called by the Network. REQUIRES: it has its device."""
+        if self.gateway:
+            lines = [f"address add {self.address}/24 dev {self.device}"]
+        else:
+            lines = [f"address add {self.address}/16 dev {self.device}",
+                     f"address add {self.address6}/64 dev {self.device} nodad"]
+        lines += [f"link set {self.device} up", "link set lo up"]
+        if self.gateway:
+            lines.append(f"route add default via {self.gateway.subnet}.1")
+        elif self.network.wan:
+            # What is sent to no host is lost on the way, as in the internet.
+            lines += [f"link set {self.device} txqueuelen {self.network.wan.QUEUE_PACKETS}",
+                      f"route add default dev {self.device}"]
+        batch(lines, self.namespace)
+        if self.inner:
+            make_switch(self.namespace, self.inner)
+            batch([f"address add {self.subnet}.1/24 dev switch"], self.namespace)
+            self.set("ipv4.ip_forward", 1)
+            for host in self.inner:
+                host.set_up()
+        if self.site.is_guarded:
+            self.run(["nft", "-f", "-"], input=self.site.rules(self.device), text=True, check=True)
 
     def command(self, words, quota=None):
         """The command line that runs `words` on this host."""
@@ -171,6 +224,22 @@ class Host:
     def run(self, words, quota=None, **options):
         return subprocess.run(self.command(words, quota), **options)
 
+    @contextlib.contextmanager
+    def inside(self):
+        """What this thread opens in the block, sockets above all, is opened on this host. What is open stays where it
+        is."""
+        with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{self.namespace}") as there:
+            enter_network(there)
+            try:
+                yield
+            finally:
+                enter_network(home)
+
+    def set(self, setting, value):
+        """Sets what `sysctl net.SETTING` would: host.set("ipv4.tcp_congestion_control", "reno")."""
+        with self.inside():
+            Path("/proc/sys/net", setting.replace(".", "/")).write_text(str(value))
+
     def connections(self):
         """What the system says of the established TCP connections here."""
         tables = self.run(["cat", "/proc/net/tcp", "/proc/net/tcp6"], stdout=subprocess.PIPE, text=True, check=True)
@@ -180,39 +249,41 @@ class Host:
 
 
 class Network:
-    """Hosts in one subnet, by a switch. `rate` limits every link in both directions: "10mbit", "1gbit"; None: as fast
-    as the system copies. `burst`: bytes that pass at once after a pause; see limit()."""
+    """Hosts in one subnet, by a switch, or by the paths of an internet, `wan` (sites.Wan). `names` has names, and
+    sites.Site where a host is more than that.
+
+    `rate` limits every link to the switch in both directions: "10mbit", "1gbit"; None: as fast as the system copies.
+    `burst`: bytes that pass at once after a pause; see limit()."""
 
     made = 0
 
-    def __init__(self, names, rate=None, burst=None):
+    def __init__(self, names, rate=None, burst=None, wan=None):
+        if wan and rate:
+            raise ValueError("rate is for links to a switch: an internet's paths have theirs")
         Network.made += 1
         self.prefix = f"ap{os.getpid()}n{Network.made}x"
-        self.switch = f"{self.prefix}s"
-        self.hosts = [Host(self, number, name) for number, name in enumerate(names)]
+        self.switch = None if wan else f"{self.prefix}s"
+        self.wan = wan
+        sites = [name if isinstance(name, Site) else Site(name) for name in names]
+        self.hosts = [Host(self, number, site) for number, site in enumerate(sites)]
         try:
-            batch([f"netns add {name}" for name in [self.switch, *(host.namespace for host in self.hosts)]])
-            lines = ["link add switch type bridge stp_state 0 forward_delay 0", "link set switch up"]
+            batch([f"netns add {name}" for name in self.namespaces()])
+            if wan:
+                wan.start(self.hosts)
+            else:
+                make_switch(self.switch, self.hosts)
             for host in self.hosts:
-                lines += [f"link add {host.port} type veth peer name {host.device} netns {host.namespace}",
-                          f"link set {host.port} master switch", f"link set {host.port} up"]
-            batch(lines, self.switch)
-            for host in self.hosts:
-                batch(
-                    [
-                        f"address add {host.address}/16 dev {host.device}",
-                        f"address add {host.address6}/64 dev {host.device} nodad",
-                        f"link set {host.device} up",
-                        "link set lo up",
-                    ],
-                    host.namespace,
-                )
+                host.set_up()
             if rate:
                 for host in self.hosts:
                     self.limit(host, rate, burst)
         except BaseException:
             self.close()
             raise
+
+    def namespaces(self):
+        each = [host.namespace for outer in self.hosts for host in (outer, *outer.inner)]
+        return each if self.wan else [self.switch, *each]
 
     def __enter__(self):
         return self
@@ -221,7 +292,9 @@ class Network:
         self.close()
 
     def close(self):
-        for name in [self.switch, *(host.namespace for host in self.hosts)]:
+        if self.wan:
+            self.wan.close()
+        for name in self.namespaces():
             if Path("/run/netns", name).exists():
                 subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
 
@@ -254,11 +327,24 @@ class Network:
             )
 
     def cut(self, host):
-        """Pulls the cable at the switch: the host keeps its address, and nobody is told."""
-        batch([f"link set {host.port} nomaster"], self.switch)
+        """Pulls the cable at the switch, or cuts all paths from and to the host: it keeps its address, and nobody is
+        told."""
+        if self.wan:
+            self.for_each_path(host, self.wan.cut)
+        else:
+            batch([f"link set {host.port} nomaster"], self.switch)
 
     def join(self, host):
-        batch([f"link set {host.port} master switch"], self.switch)
+        if self.wan:
+            self.for_each_path(host, self.wan.join)
+        else:
+            batch([f"link set {host.port} master switch"], self.switch)
+
+    def for_each_path(self, host, act):
+        for other in self.hosts:
+            if other is not host:
+                act(host, other)
+                act(other, host)
 
 
 class CpuQuota:

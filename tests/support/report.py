@@ -98,6 +98,8 @@ NEEDS = [
         r"a control group for processor time",
         lambda *_: is_root() and os.access("/sys/fs/cgroup/cgroup.procs", os.W_OK),
     ),
+    (r"the device /dev/net/tun", lambda *_: is_root() and succeeds("sh", "-c", ": <>/dev/net/tun")),
+    (r"nf_tables", lambda *_: is_root() and has("nft") and succeeds("unshare", "--net", "nft", "add table inet a")),
     (r"a working directory for each thread \(unshare\)", lambda *_: succeeds("unshare", "--mount", "true")),
     (r"two cores", lambda *_: len(os.sched_getaffinity(0)) >= 2),
     (r"(\d+) MiB of memory", lambda _, match: available_mib() > 2 * int(match[1])),
