@@ -15,6 +15,7 @@ from pathlib import Path
 
 import machine
 from machine import Machine, namespaces, one_message, send_garbage
+from sites import Wan  # machine.py has set the path
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.argv[1]).resolve()
@@ -206,6 +207,28 @@ class Chaos(unittest.TestCase):
         running = self.run_machine(arguments=[3, 200000], rate="2mbit", comm_more=SHORT)
         self.check_end(running, 0, None, 0)
         self.assertIn("all done", running.lines)
+
+    def far_apart(self):
+        """Round trips of 100 ms between all hosts, and to the launcher's."""
+        reason = Wan.hindrance()
+        if reason:
+            self.skipTest(reason)
+        return Wan(BIN / "wan", delay="50ms", rate="100Mb/s")
+
+    def test_far_hosts(self):
+        """The time that a message takes is not silence."""
+        running = self.run_machine(arguments=[10, 300000], wan=self.far_apart(), comm_more=SHORT)
+        self.check_end(running, 0, None, 0)
+        self.assertIn("all done", running.lines)
+
+    def test_cut_between_far_hosts(self):
+        """The launcher still reaches both."""
+        running = self.run_machine(wan=self.far_apart(), comm_more=SHORT)
+        running.wait_for("all run")
+        one, other = self.random.sample(running.hosts, 2)
+        running.network.wan.cut(one, other)
+        running.network.wan.cut(other, one)
+        self.check_end(running, LOST, r"^aprun: ws\d \(cells \d-\d\) is lost: " + UNHEARD)
 
     def test_launcher_is_cut_off(self):
         """Its hosts end by themselves, and so does the launcher."""

@@ -64,6 +64,7 @@ class Machine:
         arguments=(),
         nodes=3,
         rate=None,
+        wan=None,
         machine_more="",
         comm_more="",
         host_more=None,
@@ -74,7 +75,7 @@ class Machine:
         **streams,
     ):
         self.folder = Path(tempfile.mkdtemp(prefix="aplib-chaos-"))
-        self.network = namespaces.Network([f"ws{i + 1}" for i in range(nodes)] + ["desk"], rate)
+        self.network = namespaces.Network([f"ws{i + 1}" for i in range(nodes)] + ["desk"], rate, wan=wan)
         *self.hosts, self.desk = self.network.hosts
         self.namespace_of = {os.stat(f"/run/netns/{host.namespace}").st_ino: host for host in self.network.hosts}
         if before:
@@ -165,10 +166,13 @@ class Machine:
                 f"\nprocesses: {namespaces.processes()}")
 
     def check_nothing_left(self, but="no server"):
-        """Checks that no process is left. `but` occurs in the command lines of servers that the test has started
-        itself."""
+        """Checks that no process is left but the internet. `but` occurs in the command lines of servers that the test
+        has started itself."""
+        internet = self.network.wan.process.pid if self.network.wan else None
+
         def left():
-            return [line for line in namespaces.processes().values() if but not in line]
+            return [line for pid, line in namespaces.processes().items() if but not in line and pid != internet]
+
         if not namespaces.wait_until(lambda: not left(), PATIENCE):
             raise AssertionError(f"left behind: {left()}")
 
