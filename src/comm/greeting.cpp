@@ -16,13 +16,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie in memory");
 
-constexpr std::array<char, 8> magic{'A', 'P', 'l', 'i', 'b', '\r', '\n', '\x1a'};
 constexpr std::uint32_t byte_order_mark = 0x01020304;
 constexpr std::size_t hash_bytes = 32;
 
 /// The beginning of a hello in every version.
 struct Prefix {
-  std::array<char, 8> magic;
+  std::array<char, Greeting::magic.size()> magic;
   std::uint16_t version;
   std::uint16_t bytes;  // of the whole hello, prefix and tag included
 };
@@ -91,7 +90,8 @@ Greeting::~Greeting() = default;
 std::vector<std::byte> Greeting::make_hello() const {
   Hello hello{};
   const std::size_t bytes = sizeof hello + (proves() ? hash_bytes : 0);
-  hello.prefix = {magic, version, static_cast<std::uint16_t>(bytes)};
+  hello.prefix = {{}, version, static_cast<std::uint16_t>(bytes)};
+  magic.copy(hello.prefix.magic.data(), magic.size());
   hello.byte_order = byte_order_mark;
   hello.pointer_bytes = sizeof(void*);
   hello.long_bytes = sizeof(long);

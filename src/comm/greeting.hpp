@@ -80,6 +80,8 @@ class Greeting {
   /// A greeting that takes longer is given up by whoever owns the connection.
   static constexpr std::chrono::seconds time_max{10};
   static constexpr std::uint16_t version = 1;
+  /// With this every greeting begins, of all versions.
+  static constexpr std::string_view magic{"APlib\r\n\x1a"};
 
   /// Throws Error(bad_argument) for a machine id that is too long, Error(failed) without random bytes.
   Greeting(Role role, const JobKey& key, Introduction mine);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Owned descriptors: an open file, a pipe and an event that close themselves. And whole files.
+// Owned descriptors: an open file, pipes and an event that close themselves. And whole files.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -147,6 +147,12 @@ struct Pipe {
     if (::pipe2(ends, O_CLOEXEC | flags) != 0) refuse_descriptor("a pipe");
     return {UniqueFd(ends[0]), UniqueFd(ends[1])};
   }
+};
+
+/// What one side of a conversation by two pipes has.
+struct Ends {
+  UniqueFd reader;  ///< Of what the other side writes.
+  UniqueFd writer;  ///< To what the other side reads.
 };
 
 /// A counter in the kernel that polls as readable while it is not zero (eventfd). Never blocks; closed by exec.

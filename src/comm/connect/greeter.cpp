@@ -25,43 +25,56 @@ void limit_pauses(int socket, std::chrono::milliseconds timeout) noexcept {
   ::setsockopt(socket, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &yes, sizeof yes);
 }
 
-void Greeter::begin(Socket& socket, const std::shared_ptr<void>& owner, Done done) {
-  socket_ = &socket;
+template <class Stream>
+void BasicGreeter<Stream>::begin(Stream& stream, const std::shared_ptr<void>& owner, Done done,
+                                 std::span<const std::byte> came) {
+  stream_ = &stream;
   done_ = std::move(done);
-  speak(owner);
+  came.empty() ? speak(owner) : take(came, owner);
 }
 
 /// Sends what the greeting has to say, including its last word, and then goes on.
-void Greeter::speak(const std::shared_ptr<void>& owner) {
+template <class Stream>
+void BasicGreeter<Stream>::speak(const std::shared_ptr<void>& owner) {
   output_ = greeting_.take_output();
   if (output_.empty()) return listen(owner);
-  boost::asio::async_write(*socket_, boost::asio::buffer(output_), [this, owner](const error_code& error, std::size_t) {
+  boost::asio::async_write(*stream_, boost::asio::buffer(output_), [this, owner](const error_code& error, std::size_t) {
     if (!done_) return;
     if (error) return finish({.error = error});
     listen(owner);
   });
 }
 
-void Greeter::listen(const std::shared_ptr<void>& owner) {
+template <class Stream>
+void BasicGreeter<Stream>::listen(const std::shared_ptr<void>& owner) {
   if (greeting_.state() != Greeting::State::going) return finish({});
   // Bytes are looked at as they come, because a wrong first byte is enough.
   input_.resize(greeting_.wants());
-  socket_->async_read_some(boost::asio::buffer(input_), [this, owner](const error_code& error, std::size_t bytes) {
+  stream_->async_read_some(boost::asio::buffer(input_), [this, owner](const error_code& error, std::size_t bytes) {
     if (!done_) return;
     if (error) return finish({.error = error});
-    std::string trouble;
-    try {
-      greeting_.receive(std::span(input_).first(bytes));
-    } catch (const std::exception& failure) {
-      trouble = failure.what();
-    }
-    if (!trouble.empty()) return finish({.trouble = std::move(trouble)});
-    speak(owner);
+    take(std::span(input_).first(bytes), owner);
   });
 }
 
-void Greeter::finish(const Failure& failure) {
+template <class Stream>
+void BasicGreeter<Stream>::take(std::span<const std::byte> bytes, const std::shared_ptr<void>& owner) {
+  std::string trouble;
+  try {
+    greeting_.receive(bytes);
+  } catch (const std::exception& failure) {
+    trouble = failure.what();
+  }
+  if (!trouble.empty()) return finish({.trouble = std::move(trouble)});
+  speak(owner);
+}
+
+template <class Stream>
+void BasicGreeter<Stream>::finish(const Failure& failure) {
   if (const Done done = std::exchange(done_, nullptr)) done(failure);
 }
+
+template class BasicGreeter<Socket>;
+template class BasicGreeter<DescriptorPair>;
 
 }  // namespace aplib::comm::connect

@@ -17,6 +17,7 @@
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <variant>
 
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
@@ -32,6 +33,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 using comm::connect::Caller;
+using comm::connect::DescriptorPair;
 using comm::connect::Socket;
 using Clock = std::chrono::steady_clock;
 
@@ -40,44 +42,54 @@ constexpr std::size_t read_bytes = std::size_t{16} << 10;
 constexpr std::size_t small_bytes_max = std::size_t{64} << 10;
 constexpr std::chrono::seconds farewell{1};
 
-/// A connected socket, perhaps with TLS on it.
+/// A connected socket, perhaps with TLS on it, or a pair of descriptors.
 class Wire {
  public:
-  explicit Wire(Socket socket) : socket_(std::move(socket)) {}
+  explicit Wire(Socket socket) : stream_(std::move(socket)) {}
+  explicit Wire(DescriptorPair pair) : stream_(std::move(pair)) {}
 
   template <class Handler>
   void read_some(asio::mutable_buffer into, Handler handler) {
-    if (tls_) {
-      tls_->async_read_some(into, std::move(handler));
-    } else {
-      socket_.async_read_some(into, std::move(handler));
-    }
+    if (tls_) return tls_->async_read_some(into, std::move(handler));
+    std::visit([&](auto& stream) { stream.async_read_some(into, std::move(handler)); }, stream_);
   }
   template <class Handler>
   void write(asio::const_buffer bytes, Handler handler) {
-    if (tls_) {
-      asio::async_write(*tls_, bytes, std::move(handler));
-    } else {
-      asio::async_write(socket_, bytes, std::move(handler));
-    }
+    if (tls_) return asio::async_write(*tls_, bytes, std::move(handler));
+    std::visit([&](auto& stream) { asio::async_write(stream, bytes, std::move(handler)); }, stream_);
   }
+  /// REQUIRES: it is a socket.
   template <class Handler>
   void encrypt(const comm::TlsContext& tls, std::span<const std::byte, 32> secret, bool caller, Handler handler) {
     context_.emplace(tls.share());
-    tls_.emplace(socket_, *context_);
+    tls_.emplace(std::get<Socket>(stream_), *context_);
     comm::set_tls_secret(tls_->native_handle(), secret);
     using Side = asio::ssl::stream_base;
     tls_->async_handshake(caller ? Side::client : Side::server, std::move(handler));
   }
-  Socket& socket() { return socket_; }
+  Socket& socket() { return std::get<Socket>(stream_); }
+  DescriptorPair& pair() { return std::get<DescriptorPair>(stream_); }
+  /// Leaves the other direction open: closing it with unread bytes would discard what the peer has not read yet.
+  void finish() {
+    error_code ignored;
+    if (auto* socket = std::get_if<Socket>(&stream_)) {
+      socket->shutdown(Socket::shutdown_send, ignored);
+    } else {
+      pair().finish();
+    }
+  }
   void close() {
     error_code ignored;
-    socket_.shutdown(Socket::shutdown_both, ignored);
-    socket_.close(ignored);
+    if (auto* socket = std::get_if<Socket>(&stream_)) {
+      socket->shutdown(Socket::shutdown_both, ignored);
+      socket->close(ignored);
+    } else {
+      pair().close();
+    }
   }
 
  private:
-  Socket socket_;
+  std::variant<Socket, DescriptorPair> stream_;
   std::optional<asio::ssl::context> context_;
   std::optional<asio::ssl::stream<Socket&>> tls_;
 };
@@ -94,16 +106,43 @@ std::string words_of(const error_code& error) {
   return fmt::format("its connection broke: {}", error.message());
 }
 
-class SocketConnection final : public Connection, public std::enable_shared_from_this<SocketConnection> {
+comm::Introduction introduction(const ConnectionSettings& settings) {
+  comm::Introduction mine;
+  mine.secure = settings.secure == comm::Secure::tls ? comm::Secure::tls : comm::Secure::auth;
+  mine.purpose = comm::Purpose::control;
+  mine.self = settings.self;
+  return mine;
+}
+
+class StreamConnection final : public Connection, public std::enable_shared_from_this<StreamConnection> {
  public:
-  SocketConnection(EventLoop& loop, const ConnectionSettings& settings, Socket socket)
+  StreamConnection(EventLoop& loop, const ConnectionSettings& settings, Socket socket)
       : loop_(loop), settings_(settings), wire_(std::move(socket)), timer_(loop) {
     error_code ignored;
     wire_.socket().set_option(tcp::no_delay(true), ignored);
     comm::connect::limit_pauses(wire_.socket().native_handle(),
                                 std::chrono::duration_cast<std::chrono::milliseconds>(settings_.timeout));
     local_ = address_of(wire_.socket().local_endpoint(ignored));
-    remote_ = address_of(wire_.socket().remote_endpoint(ignored));
+  }
+  StreamConnection(EventLoop& loop, const ConnectionSettings& settings, DescriptorPair pair)
+      : loop_(loop), settings_(settings), wire_(std::move(pair)), timer_(loop) {}
+
+  /// Begins with the greeting, of a pair of descriptors.
+  void greet(std::uint32_t peer, std::string_view came, ConnectionEvents events) {
+    events_ = std::move(events);
+    const bool we_call = settings_.self != comm::Introduction::launcher;
+    comm::Introduction mine = introduction(settings_);
+    mine.peer = peer;
+    greeter_.emplace(we_call ? comm::Greeting::Role::caller : comm::Greeting::Role::answerer, settings_.key,
+                     std::move(mine));
+    timer_.start(comm::Greeting::time_max, [this] {
+      end(ConnectionEnd::stranger,
+          fmt::format("it did not answer the greeting within {} s", comm::Greeting::time_max.count()));
+    });
+    greeter_->begin(
+        wire_.pair(), shared_from_this(),
+        [this, we_call](const PairGreeter::Failure& failure) { greeted(failure, we_call); },
+        std::as_bytes(std::span(came)));
   }
 
   /// Begins after the greeting, with the handshake of TLS if that is used.
@@ -156,16 +195,27 @@ class SocketConnection final : public Connection, public std::enable_shared_from
     closing_ = true;
     timer_.start(farewell, [this] { end(ConnectionEnd::lost, "closed"); });
     const std::lock_guard lock(mutex_);
-    if (!writing_) close_our_end();
+    if (!writing_) wire_.finish();
   }
   void drop() override {
     events_ = {};
     end(ConnectionEnd::lost, "dropped");
   }
   std::string local_address() const override { return local_; }
-  std::string remote_address() const override { return remote_; }
 
  private:
+  using PairGreeter = comm::connect::BasicGreeter<DescriptorPair>;
+
+  void greeted(const PairGreeter::Failure& failure, bool we_called) {
+    if (ended_) return;
+    const comm::Greeting& greeting = greeter_->greeting();
+    if (failure.error) return end(ConnectionEnd::lost, words_of(failure.error));
+    if (!failure.trouble.empty()) return end(ConnectionEnd::refused, failure.trouble);
+    if (greeting.state() == comm::Greeting::State::done) return begin(greeting, we_called, std::exchange(events_, {}));
+    const bool is_ours = greeting.state() == comm::Greeting::State::refused;
+    end(is_ours ? ConnectionEnd::refused : ConnectionEnd::stranger, greeting.words());
+  }
+
   void open() {
     if (ended_) return;
     heard_ = ticked_ = Clock::now();
@@ -175,9 +225,10 @@ class SocketConnection final : public Connection, public std::enable_shared_from
       open_ = true;
       writing_ = true;
     }
-    tick_later();
+    if (!closing_) tick_later();  // else the timer is that of the farewell
     const auto self = shared_from_this();
-    if (events_.opened) events_.opened(peer_);
+    const auto opened = events_.opened;  // the call may take the events away
+    if (opened) opened(peer_);
     write();
     read();
   }
@@ -257,7 +308,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
       if (writing_) sent_ = true;
     }
     if (under_way_.empty()) {
-      if (closing_) close_our_end();
+      if (closing_) wire_.finish();
       return;
     }
     wire_.write(asio::buffer(under_way_), [self = shared_from_this()](const error_code& error, std::size_t) {
@@ -266,12 +317,6 @@ class SocketConnection final : public Connection, public std::enable_shared_from
       if (error) return self->stop_writing();
       self->write();
     });
-  }
-
-  /// Leaves the other direction open: closing it with unread bytes would discard what the peer has not read yet.
-  void close_our_end() {
-    error_code ignored;
-    wire_.socket().shutdown(Socket::shutdown_send, ignored);
   }
 
   void stop_writing() {
@@ -300,6 +345,7 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   void end(ConnectionEnd how, const std::string& why) {
     if (std::exchange(ended_, true)) return;
     const auto self = shared_from_this();
+    if (greeter_) greeter_->cancel();
     timer_.cancel();
     stop_writing();
     wire_.close();
@@ -312,9 +358,9 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   Wire wire_;
   ConnectionEvents events_;
   std::uint32_t peer_ = comm::Introduction::anyone;
-  Timer timer_;  // of TLS, then of the signs of life
+  Timer timer_;                         // of the greeting and of TLS, then of the signs of life
+  std::optional<PairGreeter> greeter_;  // of a pair
   std::string local_;
-  std::string remote_;
   Bytes in_;
   std::size_t filled_ = 0;
   std::optional<Seal> received_seal_;  // where TLS does not seal already
@@ -332,14 +378,6 @@ class SocketConnection final : public Connection, public std::enable_shared_from
   bool open_ = false;
   bool dead_ = false;
 };
-
-comm::Introduction introduction(const ConnectionSettings& settings) {
-  comm::Introduction mine;
-  mine.secure = settings.secure == comm::Secure::tls ? comm::Secure::tls : comm::Secure::auth;
-  mine.purpose = comm::Purpose::control;
-  mine.self = settings.self;
-  return mine;
-}
 
 /// An endpoint that takes no connection may still be one that the network is slow to reach.
 constexpr std::chrono::seconds attempt_max{5};
@@ -373,7 +411,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
 
  private:
   void greeted(Socket socket, const comm::Greeting& greeting) {
-    const auto connection = std::make_shared<SocketConnection>(loop_, settings_, std::move(socket));
+    const auto connection = std::make_shared<StreamConnection>(loop_, settings_, std::move(socket));
     ConnectionEvents events;
     events.opened = [this](std::uint32_t) {
       alive_.cancel();
@@ -422,6 +460,15 @@ class Connector : public std::enable_shared_from_this<Connector> {
 void connect_to_launcher(EventLoop& loop, const ConnectionSettings& settings, Connecting what) {
   const auto connector = std::make_shared<Connector>(loop, settings, std::move(what));
   loop.post([connector] { connector->begin(); });
+}
+
+std::shared_ptr<Connection> connect_pair(EventLoop& loop, ConnectionSettings settings, os::Ends ends,
+                                         std::uint32_t peer, std::string_view came, ConnectionEvents events) {
+  settings.secure = comm::Secure::auth;
+  const auto connection =
+      std::make_shared<StreamConnection>(loop, settings, DescriptorPair(loop.io(), std::move(ends)));
+  connection->greet(peer, came, std::move(events));
+  return connection;
 }
 
 namespace {
@@ -479,7 +526,7 @@ struct Acceptor::Impl : std::enable_shared_from_this<Acceptor::Impl> {
   }
 
   void arrived(Socket socket, const comm::Greeting& greeting) {
-    const auto connection = std::make_shared<SocketConnection>(loop, settings, std::move(socket));
+    const auto connection = std::make_shared<StreamConnection>(loop, settings, std::move(socket));
     ConnectionEvents first;
     first.opened = [self = shared_from_this(), weak = std::weak_ptr<Connection>(connection)](std::uint32_t peer) {
       const std::shared_ptr<Connection> opened = weak.lock();

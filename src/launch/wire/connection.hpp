@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Connection: a control connection that has proved the job's key. It carries messages in order in both directions, and
-// a sign of life when there are none. A node makes one by connect_to_launcher(); the launcher gets them from an
-// Acceptor.
+// a sign of life when there are none. Over the network, a node makes one by connect_to_launcher(), and the launcher
+// gets it from an Acceptor. Over a node's standard input and output, both make it by connect_pair().
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "comm/greeting.hpp"
 #include "comm/tls.hpp"
 #include "launch/wire/event_loop.hpp"
@@ -69,9 +71,8 @@ class Connection {
   /// Ends it at once. Calls no more events. Loop's thread.
   virtual void drop() = 0;
 
-  /// The address of this end, without the port. Valid once connected.
+  /// The address of this end, without the port. Valid once connected; empty for a pair of descriptors.
   [[nodiscard]] virtual std::string local_address() const = 0;
-  [[nodiscard]] virtual std::string remote_address() const = 0;
 };
 
 /// Connects to the first of `endpoints` ("10.0.0.1:5100", "[fe80::1]:5100") that answers as the launcher does. Keeps
@@ -85,6 +86,14 @@ struct Connecting {
   std::function<void(const std::string& why, bool reached)> failed{};
 };
 void connect_to_launcher(EventLoop& loop, const ConnectionSettings& settings, Connecting what);
+
+/// A connection over two descriptors. A node calls, and the launcher answers. `peer` is who must be at the other end,
+/// and `came` what was read of it already. It is not encrypted: what carries the descriptors sees to that. `events`
+/// tell how the greeting ends, by opened or closed, the latter perhaps before this returns. Throws Error(exhausted).
+/// Loop's thread.
+[[nodiscard]] std::shared_ptr<Connection> connect_pair(EventLoop& loop, ConnectionSettings settings, os::Ends ends,
+                                                       std::uint32_t peer, std::string_view came,
+                                                       ConnectionEvents events);
 
 /// Listens for the launcher's nodes. Whoever does not prove the job's key is dropped without an answer, and counted.
 class Acceptor {

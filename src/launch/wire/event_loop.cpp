@@ -2,6 +2,8 @@
 #include "launch/wire/event_loop.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <time.h>
 
 #include <array>
 #include <boost/asio/buffer.hpp>
@@ -10,12 +12,39 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cerrno>
 #include <memory>
 #include <utility>
 
 #include "base/os/descriptor.hpp"
 
 namespace aplib::launch::wire {
+namespace {
+
+/// Whoever writes to a pipe that nobody reads gets an error, and not the signal.
+class PipeSignalBlocked {
+ public:
+  PipeSignalBlocked() noexcept {
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~PipeSignalBlocked() {
+    if (::sigismember(&before_, SIGPIPE) == 1) return;
+    constexpr timespec now{0, 0};
+    while (::sigtimedwait(&pipe_, nullptr, &now) < 0 && errno == EINTR) {  // one that waits would end the process
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  PipeSignalBlocked(const PipeSignalBlocked&) = delete;
+  PipeSignalBlocked& operator=(const PipeSignalBlocked&) = delete;
+
+ private:
+  sigset_t pipe_;
+  sigset_t before_;
+};
+
+}  // namespace
 
 struct EventLoop::Impl {
   boost::asio::io_context context{1};
@@ -25,7 +54,10 @@ struct EventLoop::Impl {
 EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
 EventLoop::~EventLoop() = default;
 
-void EventLoop::run() { impl_->context.run(); }
+void EventLoop::run() {
+  const PipeSignalBlocked blocked;
+  impl_->context.run();
+}
 void EventLoop::stop() { impl_->context.stop(); }
 void EventLoop::post(std::function<void()> what) { boost::asio::post(impl_->context, std::move(what)); }
 boost::asio::io_context& EventLoop::io() noexcept { return impl_->context; }

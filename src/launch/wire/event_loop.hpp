@@ -20,7 +20,8 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  /// Works on the calling thread until stop(); from then on this is the loop's thread. Once.
+  /// Works on the calling thread until stop(); from then on this is the loop's thread, on which SIGPIPE is blocked
+  /// meanwhile. Once.
   void run();
   /// Any thread.
   void stop();

@@ -7,10 +7,12 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -385,6 +387,131 @@ TEST_F(Meeting, ASilentPeerIsLost) {
   loop_.run();
   EXPECT_EQ(ended_, wire::ConnectionEnd::silent);
   EXPECT_EQ(why_, "nothing was heard of it for 0.2 s (peer-timeout)");
+}
+
+/// The launcher and process 3 at the ends of two pipes.
+class Paired : public ::testing::Test {
+ protected:
+  Paired() {
+    os::Pipe there = os::Pipe::make();
+    os::Pipe back = os::Pipe::make();
+    launcher_ends_ = {std::move(back.reader), std::move(there.writer)};
+    node_ends_ = {std::move(there.reader), std::move(back.writer)};
+  }
+
+  wire::ConnectionEvents events_of(std::shared_ptr<wire::Connection>& connection, std::function<void()> opened) {
+    wire::ConnectionEvents events;
+    events.opened = [this, &connection, opened](std::uint32_t peer) {
+      peers_.push_back(peer);
+      connection->trust();
+      if (opened) opened();
+    };
+    events.message = [this](wire::MessageType, std::span<const std::byte> body) {
+      bytes_ += body.size();
+      if (bytes_ >= enough_) loop_.stop();
+    };
+    events.closed = [this](wire::ConnectionEnd how, const std::string& why) {
+      ended_.emplace_back(how, why);
+      loop_.stop();
+    };
+    return events;
+  }
+  void launch(std::uint32_t peer = 3, std::function<void()> opened = {}, const std::string& came = {}) {
+    loop_.post([this, peer, opened, came] {
+      launcher_ =
+          wire::connect_pair(loop_, settings_, std::move(launcher_ends_), peer, came, events_of(launcher_, opened));
+    });
+  }
+  void join(const comm::JobKey& key, std::function<void()> opened = {}) {
+    wire::ConnectionSettings settings = settings_;
+    settings.key = key;
+    settings.self = 3;
+    loop_.post([this, settings, opened] {
+      node_ = wire::connect_pair(loop_, settings, std::move(node_ends_), comm::Introduction::launcher, "",
+                                 events_of(node_, opened));
+    });
+  }
+
+  wire::EventLoop loop_;
+  wire::ConnectionSettings settings_{.key = comm::JobKey::make()};
+  os::Ends launcher_ends_;
+  os::Ends node_ends_;
+  std::shared_ptr<wire::Connection> launcher_;
+  std::shared_ptr<wire::Connection> node_;
+  std::vector<std::uint32_t> peers_;
+  std::vector<std::pair<wire::ConnectionEnd, std::string>> ended_;
+  std::size_t bytes_ = 0;
+  std::size_t enough_ = ~std::size_t{0};
+};
+
+TEST_F(Paired, CarriesMoreThanPipesHoldBothWaysAtOnce) {
+  settings_.secure = comm::Secure::tls;  // which pipes do not need
+  const wire::Bytes piece(1'000'000, std::byte{7});
+  const auto send = [&piece](const std::shared_ptr<wire::Connection>& connection) {
+    for (int i = 0; i < 20; ++i) connection->send(wire::FilePiece{.bytes = piece});
+  };
+  enough_ = 40 * piece.size();
+  launch(3, [&] { send(launcher_); });
+  join(settings_.key, [&] { send(node_); });
+  loop_.run();
+  std::ranges::sort(peers_);
+  EXPECT_EQ(peers_, (std::vector<std::uint32_t>{3, comm::Introduction::launcher}));
+  EXPECT_GE(bytes_, enough_);
+  EXPECT_TRUE(ended_.empty());
+}
+
+TEST_F(Paired, WhatWasReadAlreadyCounts) {
+  // The beginning of the node's greeting has been read by somebody else.
+  join(settings_.key);
+  std::string came(20, 0);
+  loop_.post([&] {
+    loop_.post([&] {  // the node has spoken
+      ASSERT_EQ(::read(launcher_ends_.reader.get(), came.data(), came.size()), static_cast<ssize_t>(came.size()));
+      launch(
+          3, [&] { loop_.stop(); }, came);
+    });
+  });
+  loop_.run();
+  EXPECT_TRUE(came.starts_with(comm::Greeting::magic));
+  EXPECT_FALSE(peers_.empty());
+}
+
+TEST_F(Paired, AWrongKeyIsAStranger) {
+  launch();
+  join(comm::JobKey::make());
+  loop_.run();
+  ASSERT_EQ(ended_.size(), 1U);
+  EXPECT_EQ(ended_[0].first, wire::ConnectionEnd::stranger);
+  EXPECT_EQ(ended_[0].second, "does not know the job's key");
+}
+
+TEST_F(Paired, OneWhoIsNotMeantIsRefused) {
+  launch(4);
+  join(settings_.key);
+  loop_.run();
+  ASSERT_FALSE(ended_.empty());
+  EXPECT_EQ(ended_[0].first, wire::ConnectionEnd::refused);
+  EXPECT_TRUE(peers_.empty());
+}
+
+TEST_F(Paired, TheEndOfTheOtherSideIsTheEnd) {
+  launch();
+  join(settings_.key, [this] { node_->drop(); });
+  loop_.run();
+  ASSERT_EQ(ended_.size(), 1U);
+  EXPECT_EQ(ended_[0].first, wire::ConnectionEnd::lost);
+  EXPECT_EQ(ended_[0].second, "its connection was closed");
+  sigset_t pending;
+  ::sigpending(&pending);
+  EXPECT_EQ(::sigismember(&pending, SIGPIPE), 0);
+}
+
+TEST_F(Paired, WhatNobodyReadsIsAnErrorAndNoSignal) {
+  join(settings_.key);
+  launcher_ends_.reader.reset();
+  loop_.run();
+  ASSERT_EQ(ended_.size(), 1U);
+  EXPECT_EQ(ended_[0].first, wire::ConnectionEnd::lost);
 }
 
 TEST(Acceptor, SaysWhereItCannotListen) {
