@@ -297,8 +297,7 @@ int PmixRun::run_node() {
   options.set("secure", pmix_->get(0, secure_name).value_or("auth"));
   options.set("peer-timeout", pmix_->get(0, timeout_name).value_or("10s"));
   return node::run_node(
-      {wire::split_list(*endpoints), pmix_->rank(), comm::secure_from(options.secure), options.peer_timeout}, *key,
-      false);
+      {wire::split_list(*endpoints), pmix_->rank(), comm::secure_from(options.secure), options.peer_timeout}, *key);
 }
 
 void PmixRun::take_hosts(cluster::Cluster& cluster) const {
@@ -633,9 +632,11 @@ int main(int argc, char** argv) {
   try {
     if (const auto status = read_arguments(argc, argv, line)) return *status;
     if (line.direct) prefix = std::filesystem::path(line.program_name).filename().string();
-    if (!line.node.empty())
-      return node::run_node({wire::split_list(line.node), line.process, aplib::comm::secure_from(line.machine.secure),
-                             line.machine.peer_timeout});
+    if (!line.node.empty()) {
+      const bool by_streams = line.node == wire::streams_endpoint;
+      return node::run_node({by_streams ? std::vector<std::string>() : wire::split_list(line.node), line.process,
+                             aplib::comm::secure_from(line.machine.secure), line.machine.peer_timeout});
+    }
     if (line.list_modules) return list_modules(line.machine);
     if (!line.cluster_file.empty()) return run_cluster(line);
     if (const char* const place = std::getenv(aplib::join_variable); place != nullptr && line.direct)

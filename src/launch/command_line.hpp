@@ -34,7 +34,7 @@ struct CommandLine {
   std::string cluster_text;  ///< Not empty: the text of such a file, whose name is only for messages.
   /// Options of the machine on the command line itself, by name, with their values.
   std::vector<std::pair<std::string, std::string>> given;
-  std::string node;           ///< Not empty: this is a node, and its launcher listens there.
+  std::string node;           ///< Not empty: this is a node, and its launcher listens there, or is at its streams.
   std::uint32_t process = 0;  ///< Its number.
   bool direct = false;        ///< The program was executed directly: `program` is its path and is not searched for.
 };

@@ -30,7 +30,7 @@ struct PlannedHost {
   std::string name;
   cluster::LaunchKind launch = cluster::LaunchKind::local;
   std::string address;                 ///< Where others reach its process.
-  std::string address_why;             ///< "the cluster file", "by which it reached aprun".
+  std::string address_why;             ///< "the cluster file", "by which ssh reached it".
   std::uint32_t threads = 0;           ///< Threads that carry the cells; 0: not known.
   double speed = 0;                    ///< 0: not measured.
   std::vector<std::string> modules{};  ///< The modules that it can use, best first.

@@ -167,8 +167,8 @@ TEST_F(Failure, ANodeWhoseStarterHasGoneIsLost) {
   const Ended ended = process.wait();
   EXPECT_EQ(ended.status, peer_lost);
   EXPECT_EQ(ended.error,
-            "aprun: b (cell 1) is lost: its standard input has ended, as when ssh there is killed or cut off; the "
-            "machine stops\n");
+            "aprun: b (cell 1) is lost: its standard input has ended, as when what has started it is killed or cut "
+            "off; the machine stops\n");
 }
 
 TEST_F(Failure, NoiseOfAStartCommandIsCounted) {

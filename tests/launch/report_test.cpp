@@ -21,7 +21,7 @@ TEST(ClusterPlan, SaysWhoRunsWhatAndWhere) {
   plan.hosts = {{.name = "ws1",
                  .launch = cluster::LaunchKind::ssh,
                  .address = "10.0.0.1",
-                 .address_why = "by which it reached aprun",
+                 .address_why = "by which ssh reached it",
                  .threads = 1,
                  .speed = 2.44,
                  .modules = {"shm", "tcp"},
@@ -46,7 +46,7 @@ without      fast: its library is missing (ws1)
 security     tls: encrypted, and both ends prove that they know the job's key
 
 process  host       launch  cells           threads  speed   address   because
-0        ws1        ssh     3               1        36.2 %  10.0.0.1  by which it reached aprun
+0        ws1        ssh     3               1        36.2 %  10.0.0.1  by which ssh reached it
 1        fast-host  local   0-2, 4-13 (13)  12       63.8 %  fe80::1   the cluster file
 )");
 }

@@ -19,6 +19,12 @@ enum class LaunchKind : std::uint8_t { ssh, local, slurm, pmix, command };
 /// "ssh".
 [[nodiscard]] std::string_view launch_text(LaunchKind kind);
 
+/// Whether such a process speaks with the launcher over its standard input and output. The others call the launcher,
+/// over the network: srun mixes what its tasks write, and nobody says what a user's command does to it.
+[[nodiscard]] constexpr bool speaks_by_streams(LaunchKind kind) {
+  return kind == LaunchKind::ssh || kind == LaunchKind::local;
+}
+
 /// How the speed of a host is measured, for cells = "auto".
 struct Speed {
   enum class Kind : std::uint8_t { memory, compute, number, command };
@@ -34,8 +40,8 @@ struct ClusterHost {
   static constexpr std::uint32_t processes_max = 4096;
 
   std::string name;  ///< "ws1": for people, and for ssh if nothing else is given.
-  /// Where the other processes reach it: an address, or a name to look up. Empty: the address by which the host reached
-  /// the launcher.
+  /// Where the other processes reach it: an address, or a name to look up. Empty: the address by which ssh has reached
+  /// the host, or the host the launcher.
   std::string address;
   LaunchKind launch = LaunchKind::ssh;
   std::string command;  ///< LaunchKind::command: a line for sh with {cmd} or {quoted-cmd}, {host}, {address}.

@@ -268,10 +268,11 @@ constexpr std::array rows{
     KeyRow{{host, "name", "NAME", "", "letters, digits, _.-@:%",
             "The host's name in messages, and where ssh goes. ws[1-4] means four hosts. This computer needs no name."},
            apply_host_name},
-    KeyRow{{host, "address", "ADDRESS|NAME", "", "letters, digits, _.-:%",
-            "Where the other hosts reach this one, and where ssh goes. Without it, the address by which the host "
-            "reached aprun."},
-           apply_address},
+    KeyRow{
+        {host, "address", "ADDRESS|NAME", "", "letters, digits, _.-:%",
+         "Where the other hosts reach this one, and where ssh goes. Without it, the address by which ssh has reached "
+         "the host, or the host aprun."},
+        apply_address},
     KeyRow{{host, "launch", "\"ssh\"|\"local\"|\"slurm\"|\"pmix\"|\"command\"", "\"ssh\"", "",
             "Who starts the process: ssh; aprun itself, on this computer; Slurm's srun, in an allocation; another "
             "launcher that started aprun; a command. \"local\" if there is no name.",

@@ -68,6 +68,7 @@ Coordinator::Impl::Impl(Job its_job, Output& its_output, std::unique_ptr<start::
       actions(std::move(its_actions)),
       key(comm::JobKey::make()),
       machine_id(random_name()),
+      settings{.key = key},
       deadline(loop),
       ending(loop),
       pulse_timer(loop),
@@ -91,25 +92,18 @@ Coordinator::Impl::Impl(Job its_job, Output& its_output, std::unique_ptr<start::
 // ---- the start ----
 
 JobResult Coordinator::Impl::run() {
-  wire::ConnectionSettings settings{.key = key};
   settings.secure = comm::secure_from(job.cluster.options.secure);
   if (settings.secure == comm::Secure::tls) settings.tls = std::make_shared<comm::TlsContext>();
   settings.timeout = job.cluster.options.peer_timeout;
-  const comm::tcp::PortRange ports = comm::tcp::PortRange::parse(job.cluster.options.ports);
-  wire::Acceptor::Events events;
-  events.arrived = [this](const std::shared_ptr<wire::Connection>& connection, std::uint32_t process) {
-    return welcome(connection, process);
-  };
-  events.refused = [this](const std::string& text) { call_off(fmt::format("a host does not fit: {}", text)); };
-  acceptor.emplace(loop, settings, job.reach.addresses, static_cast<std::uint16_t>(ports.first),
-                   static_cast<std::uint16_t>(ports.last), std::move(events));
+  if (!job.reach.addresses.empty()) listen();
   loop.post([this] {
     last_pulse = std::chrono::steady_clock::now();
     pulse();
     start_nodes();
   });
   loop.run();
-  acceptor->close();
+  if (acceptor) acceptor->close();
+  close_streams();
   starter.reset();  // ends what still runs, and waits for it
   output_carrier.finish();
   say_late_lines();
@@ -132,36 +126,27 @@ JobResult Coordinator::Impl::run() {
   return std::move(result);
 }
 
+/// For nodes that call back.
+void Coordinator::Impl::listen() {
+  const comm::tcp::PortRange ports = comm::tcp::PortRange::parse(job.cluster.options.ports);
+  wire::Acceptor::Events events;
+  events.arrived = [this](const std::shared_ptr<wire::Connection>& connection, std::uint32_t process) {
+    return welcome(connection, process);
+  };
+  events.refused = [this](const std::string& text) { call_off(fmt::format("a host does not fit: {}", text)); };
+  acceptor.emplace(loop, settings, job.reach.addresses, static_cast<std::uint16_t>(ports.first),
+                   static_cast<std::uint16_t>(ports.last), std::move(events));
+}
+
 void Coordinator::Impl::start_nodes() {
-  const std::vector<std::string> endpoints = acceptor->endpoints();
-  if (owner.listening) owner.listening({endpoints, key.reveal_hex()});
+  if (owner.listening)
+    owner.listening({acceptor ? acceptor->endpoints() : std::vector<std::string>(), key.reveal_hex()});
   deadline.start(arrival_patience, [this] { too_late(); });
   if (starter == nullptr) return;  // another launcher starts them
   std::vector<start::NodeStart> starts;
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
-    const cluster::ClusterHost& host = job.cluster.hosts[process];
-    if (host.launch == cluster::LaunchKind::pmix && owner.listening) continue;  // it is there already
-    // First the address by which this host comes, then the others.
-    std::string list;
-    for (const bool first : {true, false}) {
-      for (std::size_t i = 0; i < endpoints.size(); ++i)
-        if ((job.reach.addresses[i] == job.reach.first[process]) == first)
-          list += (list.empty() ? "" : ",") + endpoints[i];
-    }
-    start::NodeStart start;
-    start.process = process;
-    start.host = host;
-    start.command = {host.aprun.empty() ? job.aprun : host.aprun,
-                     "--node",
-                     list,
-                     "--process",
-                     std::to_string(process),
-                     "--secure",
-                     job.cluster.options.secure,
-                     "--peer-timeout",
-                     job.cluster.options.get("peer-timeout")};
-    start.input = key.reveal_hex() + "\n";
-    starts.push_back(std::move(start));
+    const bool is_there = job.cluster.hosts[process].launch == cluster::LaunchKind::pmix && owner.listening;
+    if (!is_there) starts.push_back(start_of(process));
   }
   start::StartEvents events;
   events.failed = [this](std::uint32_t process, const std::string& text) {
@@ -173,10 +158,93 @@ void Coordinator::Impl::start_nodes() {
   events.said = [this](std::uint32_t process, const std::string& line) {
     loop.post([this, process, line] { process_said(process, line); });
   };
+  events.greets = [this](start::Contact contact) { hear(std::move(contact)); };
   try {
     starter->start(std::move(starts), std::move(events));
   } catch (const Error& error) {
     call_off(error.what());
+  }
+}
+
+start::NodeStart Coordinator::Impl::start_of(std::uint32_t process) const {
+  const cluster::ClusterHost& host = job.cluster.hosts[process];
+  std::string place(wire::streams_endpoint);
+  if (!cluster::speaks_by_streams(host.launch)) {
+    // First the address by which this host comes, then the others.
+    const std::vector<std::string> endpoints = acceptor->endpoints();
+    place.clear();
+    for (const bool first : {true, false}) {
+      for (std::size_t i = 0; i < endpoints.size(); ++i)
+        if ((job.reach.addresses[i] == job.reach.first[process]) == first)
+          place += (place.empty() ? "" : ",") + endpoints[i];
+    }
+  }
+  start::NodeStart start;
+  start.process = process;
+  start.host = host;
+  start.command = {host.aprun.empty() ? job.aprun : host.aprun,
+                   "--node",
+                   place,
+                   "--process",
+                   std::to_string(process),
+                   "--secure",
+                   job.cluster.options.secure,
+                   "--peer-timeout",
+                   job.cluster.options.get("peer-timeout")};
+  start.input = key.reveal_hex() + "\n";
+  return start;
+}
+
+/// The starter's thread.
+void Coordinator::Impl::hear(start::Contact contact) {
+  const std::lock_guard lock(contacts_mutex);
+  if (deaf) return;
+  contacts.push_back(std::move(contact));
+  loop.post([this] { greet_nodes(); });
+}
+
+void Coordinator::Impl::greet_nodes() {
+  std::vector<start::Contact> those;
+  {
+    const std::lock_guard lock(contacts_mutex);
+    those.swap(contacts);
+  }
+  for (start::Contact& contact : those) greet(std::move(contact));
+}
+
+/// A node speaks on its streams. If it is too late, they are closed, and it ends.
+void Coordinator::Impl::greet(start::Contact contact) {
+  const std::uint32_t process = contact.process;
+  KnownNode& node = *nodes[process];
+  if (phase >= Phase::ending || node.newcomer != nullptr) return;
+  wire::ConnectionEvents events;
+  events.opened = [this, process](std::uint32_t) {
+    std::shared_ptr<wire::Connection> opened = std::move(nodes[process]->newcomer);
+    opened->listen(welcome(opened, process));
+  };
+  events.closed = [this, process](wire::ConnectionEnd end, const std::string& why) {
+    using End = wire::ConnectionEnd;
+    if (end == End::lost) return connection_closed(process, end, why);  // its starter may know the cause
+    lose(process, end == End::refused ? why : fmt::format("what speaks there is not this machine's aprun: {}", why));
+  };
+  try {
+    node.newcomer =
+        wire::connect_pair(loop, settings, std::move(contact.ends), process, contact.came, std::move(events));
+  } catch (const Error& error) {
+    call_off(early_end(process, error.what()));
+  }
+}
+
+/// Nodes that are still there see the end of their input.
+void Coordinator::Impl::close_streams() {
+  {
+    const std::lock_guard lock(contacts_mutex);
+    deaf = true;
+    contacts.clear();
+  }
+  for (const auto& node : nodes) {
+    if (node->newcomer != nullptr) node->newcomer->drop();
+    if (node->connection != nullptr) node->connection->drop();
   }
 }
 
@@ -315,6 +383,7 @@ void Coordinator::Impl::prepare_all() {
     deadline.cancel();
     if (!job.dry_run) output.prepare(shares.grid.count(), job.with_host);  // processes write as soon as they run
   }
+  const std::vector<std::string> others = known_addresses();
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     if (keeps(process) && job.dry_run) {
       nodes[process]->stage = Stage::prepared;
@@ -325,6 +394,7 @@ void Coordinator::Impl::prepare_all() {
     for (const OptionInfo& info : option_table())
       prepare.options.push_back({std::string(info.name), options.get(info.name)});
     prepare.address = data_address(process);
+    if (prepare.address.empty()) prepare.others = others;
     prepare.files = job.files;
     prepare.programs = job.text.programs;
     prepare.entry = job.text.entry;
@@ -341,13 +411,6 @@ void Coordinator::Impl::prepare_all() {
     nodes[process]->stage = Stage::preparing;
     tell(process, prepare);
   }
-}
-
-/// Where the host gets messages: at the address that the cluster file gives, or else at the one from which its control
-/// connection comes.
-std::string Coordinator::Impl::data_address(std::uint32_t process) const {
-  const std::string& address = job.cluster.hosts[process].address;
-  return wire::is_numeric_address(address) ? address : nodes[process]->hello.local;
 }
 
 void Coordinator::Impl::say_shares() {
@@ -370,13 +433,10 @@ void Coordinator::Impl::describe_plan() {
     planned.launch = host.launch;
     const auto endpoint = wire::parse_endpoint(wire::address_of(node.endpoint));
     planned.address = endpoint ? endpoint->host : data_address(process);
+    planned.address_why = address_why(process, planned.address);
     for (const comm::mixed::NamedEndpoint& each : comm::mixed::split_endpoints(node.endpoint))
       planned.modules.push_back(each.module);
     for (const wire::LeftOutModule& left : node.left_out) planned.left_out.push_back(left.module + ": " + left.why);
-    planned.address_why = data_address(process) != node.hello.local ? "the cluster file"
-                          : job.reach.addresses.size() == 1 && planned.address == "127.0.0.1"
-                              ? "all processes are on this computer"
-                              : "by which it reached aprun";
     planned.threads = std::min<std::uint32_t>(node.speed.threads, cells.cells_of(process).size());
     planned.speed = node.speed.speed;
     tell(process, wire::Refused{"a dry run"});
@@ -506,7 +566,7 @@ std::string Coordinator::Impl::early_end(std::uint32_t process, const std::strin
 /// A node has got a signal from outside, for example because its host shuts down. It ends by itself.
 void Coordinator::Impl::told_to_end(std::uint32_t process, int signal) {
   if (signal == 0) {
-    return end_early(process, "its standard input has ended, as when ssh there is killed or cut off",
+    return end_early(process, "its standard input has ended, as when what has started it is killed or cut off",
                      static_cast<int>(phase < Phase::running ? ExitStatus::usage : ExitStatus::peer_lost));
   }
   const char* name = ::sigabbrev_np(signal);
@@ -544,16 +604,35 @@ int Coordinator::Impl::status_of_cells() const {
   return first_failure != 0 ? first_failure : first_part_status;
 }
 
-void Coordinator::Impl::too_late() {
-  std::vector<std::string> late;
-  const bool ends = phase == Phase::running;
-  for (const auto& node : nodes) {
-    const bool done = ends ? node->stage >= Stage::finished
-                           : node->stage == Stage::here || node->stage == Stage::measured ||
-                                 node->stage == Stage::prepared || node->stage == Stage::ready;
-    if (!done) late.push_back(node->name);
+/// The message about processes that have not come in time.
+std::string Coordinator::Impl::not_there(const std::vector<std::uint32_t>& late, const std::string& names) const {
+  const bool some_call = std::ranges::any_of(
+      late, [this](std::uint32_t process) { return !cluster::speaks_by_streams(job.cluster.hosts[process].launch); });
+  if (some_call) {
+    return fmt::format(
+        "{} did not call back within {} s; nothing was started. It must reach one of {}: does a firewall "
+        "stand between? ports = \"FIRST-LAST\" in [comm] names ports to open",
+        names, arrival_patience.count(), fmt::join(acceptor->endpoints(), ", "));
   }
-  std::string names = fmt::format("{}", fmt::join(late, ", "));
+  return fmt::format(
+      "{} did not answer within {} s{}; nothing was started. Does ssh, or the login shell there, wait for "
+      "something?",
+      names, arrival_patience.count(), start::quoted(nodes[late.front()]->early_lines));
+}
+
+void Coordinator::Impl::too_late() {
+  std::vector<std::uint32_t> late;
+  std::string names;
+  const bool ends = phase == Phase::running;
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
+    const Stage stage = nodes[process]->stage;
+    const bool done =
+        ends ? stage >= Stage::finished
+             : stage == Stage::here || stage == Stage::measured || stage == Stage::prepared || stage == Stage::ready;
+    if (done) continue;
+    names += (late.empty() ? "" : ", ") + nodes[process]->name;
+    late.push_back(process);
+  }
   if (ends) {
     failure = fmt::format("{} does not end, though all its cells have: it is ended by force", names);
     result.status = failed_status;
@@ -562,13 +641,7 @@ void Coordinator::Impl::too_late() {
     for (std::uint32_t process = 0; process < nodes.size(); ++process) tell(process, wire::Stop{});
     return begin_to_end();
   }
-  if (phase == Phase::calling) {
-    return call_off(
-        fmt::format("{} did not call back within {} s; nothing was started. It must reach one of {}: does a firewall "
-                    "stand between? "
-                    "ports = \"FIRST-LAST\" in [comm] names ports to open",
-                    names, arrival_patience.count(), fmt::join(acceptor->endpoints(), ", ")));
-  }
+  if (phase == Phase::calling) return call_off(not_there(late, names));
   call_off(fmt::format("{} is not ready after {} s of {}; nothing was started", names, start_patience.count(),
                        phase_text(phase)));
 }
@@ -602,6 +675,7 @@ void Coordinator::Impl::process_ended(std::uint32_t process, int status, const s
 
 void Coordinator::Impl::connection_closed(std::uint32_t process, wire::ConnectionEnd end, const std::string& why) {
   KnownNode& node = *nodes[process];
+  node.newcomer.reset();
   node.connection.reset();
   node.closed = true;
   if (node.stage == Stage::finished || phase >= Phase::ending) {
@@ -643,6 +717,7 @@ void Coordinator::Impl::lose(std::uint32_t process, const std::string& why) {
   pulse();
   node.stage = Stage::gone;
   node.patience.cancel();
+  if (node.newcomer != nullptr) std::exchange(node.newcomer, nullptr)->drop();
   if (node.connection != nullptr) std::exchange(node.connection, nullptr)->close();
   if (phase == Phase::running) {
     if (stood_still > 0s) {

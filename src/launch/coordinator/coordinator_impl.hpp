@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,6 +51,7 @@ struct KnownNode {
 
   std::string name;
   Stage stage = Stage::called;
+  std::shared_ptr<wire::Connection> newcomer{};  ///< Over its streams, while it is greeted.
   std::shared_ptr<wire::Connection> connection{};
   bool closed = false;  ///< It was connected, and the connection is closed.
   wire::Hello hello{};
@@ -60,7 +62,7 @@ struct KnownNode {
   wire::Bytes unfinished_note{};
   std::size_t lines_said = 0;              ///< Lines of its process on standard error.
   std::size_t lines_hidden = 0;            ///< Lines that were not shown.
-  std::vector<std::string> early_lines{};  ///< What it wrote before it called back.
+  std::vector<std::string> early_lines{};  ///< What it wrote before it was there.
   std::vector<std::string> late_lines{};   ///< What it wrote since another one has failed.
   bool has_fault = false;                  ///< It has said so on standard error.
   std::string cause{};                     ///< Why it ended, as far as its starter knows.
@@ -90,7 +92,13 @@ class Coordinator::Impl {
   JobResult run();
 
   // The start. coordinator.cpp
+  void listen();
   void start_nodes();
+  [[nodiscard]] start::NodeStart start_of(std::uint32_t process) const;
+  void hear(start::Contact contact);
+  void greet_nodes();
+  void greet(start::Contact contact);
+  void close_streams();
   wire::ConnectionEvents welcome(const std::shared_ptr<wire::Connection>& connection, std::uint32_t process);
   void take_hello(std::uint32_t process, std::span<const std::byte> body);
   [[nodiscard]] bool all_at(Stage stage) const;
@@ -98,7 +106,6 @@ class Coordinator::Impl {
   void measure_some();
   [[nodiscard]] Options options_of(std::uint32_t process) const;
   void prepare_all();
-  [[nodiscard]] std::string data_address(std::uint32_t process) const;
   [[nodiscard]] bool any_auto() const;
   void say_shares();
   void describe_plan();
@@ -108,7 +115,12 @@ class Coordinator::Impl {
   [[nodiscard]] bool keeps(std::uint32_t process) const { return job.cluster.hosts[process].process; }
   void check_all_come();
 
-  // The end.
+  // Addresses. reach.cpp
+  [[nodiscard]] std::string data_address(std::uint32_t process) const;
+  [[nodiscard]] std::vector<std::string> known_addresses() const;
+  [[nodiscard]] const char* address_why(std::uint32_t process, const std::string& address) const;
+
+  // The end. coordinator.cpp
   void call_off(const std::string& text, int status = static_cast<int>(ExitStatus::usage));
   void stop_running(int status, const std::string& text);
   void fail(int status, const std::string& text);
@@ -121,6 +133,7 @@ class Coordinator::Impl {
   void take_finished(std::uint32_t process, const wire::Finished& finished);
   [[nodiscard]] int status_of_cells() const;
   void too_late();
+  [[nodiscard]] std::string not_there(const std::vector<std::uint32_t>& late, const std::string& names) const;
 
   // Nodes that are lost.
   void start_failed(std::uint32_t process, const std::string& text);
@@ -163,13 +176,14 @@ class Coordinator::Impl {
   const std::string machine_id;
   const std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   wire::EventLoop loop;
+  wire::ConnectionSettings settings;
   wire::Timer deadline;  // of the phase
   wire::Timer ending;    // until the end by force
   wire::Timer pulse_timer;
   std::chrono::steady_clock::time_point last_pulse{};
   std::chrono::steady_clock::time_point last_standstill{};
   std::chrono::nanoseconds stood_still{0};  // this process, at that time
-  std::optional<wire::Acceptor> acceptor;
+  std::optional<wire::Acceptor> acceptor;   // None if no node calls back.
   std::vector<std::unique_ptr<KnownNode>> nodes;
   Phase phase = Phase::calling;
   std::vector<cluster::CpuShare> cpu_shares;
@@ -190,6 +204,10 @@ class Coordinator::Impl {
   int host_status = 0;
   int first_failure = 0;
   int first_part_status = 0;
+
+  std::mutex contacts_mutex;  // of what follows
+  std::vector<start::Contact> contacts;
+  bool deaf = false;  // too late for further ones
 
   // Their threads use the members above, so they are destroyed first.
   OutputCarrier output_carrier;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "launch/coordinator/reach.hpp"
-
-#include <arpa/inet.h>
+// Addresses of the launcher and of nodes.
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -12,6 +10,7 @@
 
 #include "aplib/error.hpp"
 #include "comm/tcp/address.hpp"
+#include "launch/coordinator/coordinator_impl.hpp"
 #include "launch/wire/endpoint.hpp"
 
 namespace aplib::launch::coordinator {
@@ -22,12 +21,8 @@ constexpr std::uint16_t some_port = 9;  // to ask for the route; nothing is sent
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
-/// The name of a host for the system's resolver: an ssh destination without its user and port.
-std::string plain_name(std::string name) {
-  if (name.starts_with("ssh://")) name.erase(0, 6);
-  if (const std::size_t at = name.rfind('@'); at != name.npos) name.erase(0, at + 1);
-  return name;
-}
+/// The name of a host for the system's resolver: without a user.
+std::string plain_name(const std::string& name) { return name.substr(name.rfind('@') + 1); }
 
 std::vector<std::string> resolve(const std::string& name) {
   addrinfo hints{};
@@ -46,10 +41,7 @@ std::vector<std::string> resolve(const std::string& name) {
 
 /// This host's address on the route to that host. Nothing if the name is unknown here, or if there is no route.
 std::optional<std::string> local_address_to(const cluster::ClusterHost& host) {
-  const std::string& name = !host.address.empty()                     ? host.address
-                            : host.launch == cluster::LaunchKind::ssh ? host.ssh_destination()
-                                                                      : host.name;
-  for (const std::string& address : resolve(plain_name(name))) {
+  for (const std::string& address : resolve(plain_name(host.address.empty() ? host.name : host.address))) {
     try {
       return comm::tcp::local_address_towards(wire::endpoint_text(address, some_port));
     } catch (const Error&) {  // the next one
@@ -66,20 +58,18 @@ void add(std::vector<std::string>& addresses, const std::string& address) {
 
 Reach find_reach(const std::vector<cluster::ClusterHost>& hosts) {
   Reach reach;
+  reach.first.resize(hosts.size());
+  bool any = false;
   bool some_unknown = false;
-  for (const cluster::ClusterHost& host : hosts) {
-    std::optional<std::string> towards;
-    if (host.launch == cluster::LaunchKind::local) {
-      towards = loopback;
-      reach.reasons.emplace_back("it is this computer");
-    } else {
-      towards = local_address_to(host);
-      reach.reasons.push_back(towards ? "the way to it leads there" : "its name is not known here: any of ours");
-    }
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (cluster::speaks_by_streams(hosts[i].launch)) continue;
+    any = true;
+    const std::optional<std::string> towards = local_address_to(hosts[i]);
     some_unknown = some_unknown || !towards;
     if (towards && !is_loopback(*towards)) add(reach.addresses, *towards);
-    reach.first.push_back(towards.value_or(std::string()));
+    reach.first[i] = towards.value_or(std::string());
   }
+  if (!any) return reach;
   // A host whose name is unknown here may come from anywhere. One on this computer reaches all addresses.
   if (some_unknown) {
     for (const comm::tcp::HostAddress& own : comm::tcp::host_addresses())
@@ -87,12 +77,52 @@ Reach find_reach(const std::vector<cluster::ClusterHost>& hosts) {
   }
   if (reach.addresses.empty()) reach.addresses.emplace_back(loopback);
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    if (!reach.first[i].empty() && is_loopback(reach.first[i]) && !is_loopback(reach.addresses.front()))
-      reach.reasons[i] = "others reach this computer by it";
-    if (std::ranges::find(reach.addresses, reach.first[i]) == reach.addresses.end())
+    if (!cluster::speaks_by_streams(hosts[i].launch) &&
+        std::ranges::find(reach.addresses, reach.first[i]) == reach.addresses.end())
       reach.first[i] = reach.addresses.front();
   }
   return reach;
+}
+
+// ---- of the nodes, for messages ----
+
+/// Where the host gets messages: at the address that the cluster file gives, or else at the one by which ssh reached
+/// the host, or the host the launcher. Empty: the node finds it out.
+std::string Coordinator::Impl::data_address(std::uint32_t process) const {
+  const cluster::ClusterHost& host = job.cluster.hosts[process];
+  if (wire::is_numeric_address(host.address)) return host.address;
+  const std::string& local = nodes[process]->hello.local;
+  if (!cluster::speaks_by_streams(host.launch)) return local;
+  // Behind a tunnel, or on this computer, ssh arrives at loopback. A local node inherits what was said of the launcher.
+  const bool leads_there = host.launch == cluster::LaunchKind::ssh && wire::is_numeric_address(local);
+  return leads_there && !is_loopback(local) ? local : std::string();
+}
+
+/// For nodes that have to find out their address: others lead to it. A few are enough. Throws Error(failed).
+std::vector<std::string> Coordinator::Impl::known_addresses() const {
+  constexpr std::size_t enough = 8;
+  std::vector<std::string> known;
+  for (std::uint32_t process = 0; process < nodes.size() && known.size() < enough; ++process) {
+    if (const std::string address = data_address(process); !address.empty()) add(known, address);
+  }
+  for (const std::string& address : job.reach.addresses) add(known, address);
+  if (!known.empty()) return known;
+  const std::string& here = nodes.front()->hello.host_id;
+  if (!std::ranges::all_of(nodes, [&here](const auto& node) { return node->hello.host_id == here; })) {
+    throw Error(Errc::failed,
+                "the addresses by which the hosts reach each other are not known, for ssh came to them by loopback, as "
+                "through a tunnel: say them by address = \"...\" in [[host]]; nothing was started");
+  }
+  return {loopback};
+}
+
+const char* Coordinator::Impl::address_why(std::uint32_t process, const std::string& address) const {
+  const cluster::ClusterHost& host = job.cluster.hosts[process];
+  if (address.empty()) return "it looks for one when it starts";
+  if (address == host.address) return "the cluster file";
+  if (is_loopback(address)) return "all processes are on this computer";
+  if (!cluster::speaks_by_streams(host.launch)) return "by which it reached aprun";
+  return address == data_address(process) ? "by which ssh reached it" : "from which it reaches the others";
 }
 
 }  // namespace aplib::launch::coordinator

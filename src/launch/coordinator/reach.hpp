@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The addresses by which hosts reach the launcher.
+// The addresses by which hosts that call back reach the launcher.
 #pragma once
 
 #include <string>
@@ -10,12 +10,10 @@
 namespace aplib::launch::coordinator {
 
 struct Reach {
-  /// Addresses to listen on, each once. Only loopback if every host is this computer.
+  /// Addresses to listen on, each once. None if no host calls back; only loopback if all that do are this computer.
   std::vector<std::string> addresses{};
-  /// By host: the address that it tries first.
+  /// By host: the address that it tries first. Empty: it does not call back.
   std::vector<std::string> first{};
-  /// By host: the reason for that address, for people.
-  std::vector<std::string> reasons{};
 };
 
 /// Looks up names, but sends nothing to the hosts. Throws Error(failed) if this computer has no address that another

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "launch/node/node.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <sched.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -30,6 +30,7 @@
 #include "aplib/options.hpp"
 #include "aplib/version.hpp"
 #include "base/cell_map.hpp"
+#include "base/os/descriptor.hpp"
 #include "base/os/thread.hpp"
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
@@ -45,6 +46,7 @@
 #include "launch/this_host.hpp"
 #include "launch/watchdog.hpp"
 #include "launch/wire/connection.hpp"
+#include "launch/wire/endpoint.hpp"
 #include "launch/wire/event_loop.hpp"
 #include "launch/wire/files.hpp"
 #include "launch/wire/run_messages.hpp"
@@ -110,10 +112,17 @@ struct CalledOff {
   std::string text;
 };
 
+/// Whether standard input matters.
+enum class Input : std::uint8_t {
+  none,
+  watched,  ///< Its end means that the launcher has gone.
+  spoken,   ///< The launcher speaks on it, and is spoken to on standard output.
+};
+
 class Node final : public Supervisor {
  public:
-  Node(NodeCommand command, const comm::JobKey& key, bool watch_input)
-      : command_(std::move(command)), key_(key), watch_input_(watch_input), last_resort_(loop_) {}
+  Node(NodeCommand command, const comm::JobKey& key, Input input)
+      : command_(std::move(command)), key_(key), standard_input_(input), last_resort_(loop_) {}
   ~Node() override {
     loop_.stop();
     if (loop_thread_.joinable()) loop_thread_.join();
@@ -140,10 +149,15 @@ class Node final : public Supervisor {
   [[noreturn]] void end_at_once(const char* why);
 
   // On the main thread.
+  [[nodiscard]] wire::ConnectionSettings settings() const;
+  void take_connection(std::shared_ptr<wire::Connection> connection);
+  void give_up(const std::string& why);
   void call_launcher();
+  void greet_launcher();
   int live();
   void cannot(const std::string& why);
   wire::Prepare arrive();
+  [[nodiscard]] std::string reached_at() const;
   void begin_streams(bool input_for_all);
   void begin_run(Machine& machine, comm::Module& module, const wire::Plan& plan);
   void end_run();
@@ -160,10 +174,11 @@ class Node final : public Supervisor {
 
   const NodeCommand command_;
   const comm::JobKey key_;
-  const bool watch_input_;
+  const Input standard_input_;
   wire::EventLoop loop_;
   wire::Timer last_resort_;
   std::thread loop_thread_;
+  std::shared_ptr<wire::Connection> greeted_;     // the loop's, until it is the connection
   std::shared_ptr<wire::Connection> connection_;  // set before the main thread goes on
   std::string no_connection_;                     // why there is none, and what to do
   Letterbox letters_;                             // for the main thread
@@ -308,39 +323,78 @@ bool leads_there(const std::string& endpoint) {
   }
 }
 
+wire::ConnectionSettings Node::settings() const {
+  wire::ConnectionSettings own{.key = key_};
+  own.self = command_.process;
+  own.timeout = command_.timeout;
+  return own;
+}
+
+/// The launcher has proved the key.
+void Node::take_connection(std::shared_ptr<wire::Connection> connection) {
+  connection_ = std::move(connection);
+  connection_->trust();
+  wire::ConnectionEvents events;
+  events.message = [this](wire::MessageType type, std::span<const std::byte> body) { take(type, body); };
+  events.closed = [this](wire::ConnectionEnd, const std::string& why) { launcher_gone(why); };
+  connection_->listen(std::move(events));
+  letters_.put(wire::MessageType::hello, {});
+}
+
+void Node::give_up(const std::string& why) {
+  no_connection_ = why;
+  letters_.close();
+}
+
 void Node::call_launcher() {
-  wire::ConnectionSettings settings{.key = key_};
-  settings.secure = command_.secure;
-  settings.self = command_.process;
-  settings.timeout = command_.timeout;
-  if (command_.secure == comm::Secure::tls) settings.tls = std::make_shared<comm::TlsContext>();
+  wire::ConnectionSettings calling = settings();
+  calling.secure = command_.secure;
+  if (command_.secure == comm::Secure::tls) calling.tls = std::make_shared<comm::TlsContext>();
   wire::Connecting connecting;
   connecting.endpoints = command_.endpoints;
   const bool has_route = std::ranges::any_of(command_.endpoints, leads_there);
   if (!has_route) connecting.patience = patience_without_route;
-  connecting.made = [this](std::shared_ptr<wire::Connection> connection) {
-    connection_ = std::move(connection);
-    connection_->trust();  // the launcher: it has proved the key
-    wire::ConnectionEvents events;
-    events.message = [this](wire::MessageType type, std::span<const std::byte> body) { take(type, body); };
-    events.closed = [this](wire::ConnectionEnd, const std::string& why) { launcher_gone(why); };
-    connection_->listen(std::move(events));
-    letters_.put(wire::MessageType::hello, {});
-  };
+  connecting.made = [this](std::shared_ptr<wire::Connection> connection) { take_connection(std::move(connection)); };
   connecting.failed = [this, has_route](const std::string& why, bool reached) {
-    no_connection_ = fmt::format(
+    give_up(fmt::format(
         "{}; {}", why,
         reached     ? "did the key that came on standard input belong to another machine, or has another program "
                       "taken that port?"
         : has_route ? "does a firewall stand between? ports = \"FIRST-LAST\" in [comm] names ports to open"
-                    : "this host has no way there: is its network up?");
-    letters_.close();
+                    : "this host has no way there: is its network up?"));
   };
-  if (watch_input_) {
+  if (standard_input_ == Input::watched) {
     loop_.post([this] { wire::watch_end(loop_, STDIN_FILENO, [this] { input_ended(); }); });
   }
-  wire::connect_to_launcher(loop_, settings, std::move(connecting));
-  loop_thread_ = os::quiet_thread("aprun-loop", [this] { run_loop(); });
+  wire::connect_to_launcher(loop_, calling, std::move(connecting));
+}
+
+/// Takes standard input and output for the launcher alone. What this process, or a program in it, prints there goes to
+/// standard error, which the launcher shows; who reads comes to the end. Throws Error(exhausted).
+os::Ends take_standard_streams() {
+  const auto copy = [](int descriptor) {
+    os::UniqueFd own(::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    if (!own) os::refuse_descriptor("a copy of a standard stream");
+    return own;
+  };
+  os::Ends ends{copy(STDIN_FILENO), copy(STDOUT_FILENO)};
+  const os::UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!nothing || ::dup2(nothing.get(), STDIN_FILENO) < 0 || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+    os::refuse_descriptor("other standard streams");
+  return ends;
+}
+
+void Node::greet_launcher() {
+  const auto ends = std::make_shared<os::Ends>(take_standard_streams());
+  loop_.post([this, ends] {
+    wire::ConnectionEvents events;
+    events.opened = [this](std::uint32_t) { take_connection(std::move(greeted_)); };
+    events.closed = [this](wire::ConnectionEnd, const std::string& why) {
+      give_up(fmt::format("what speaks on standard input is not the launcher: {}", why));
+    };
+    greeted_ =
+        wire::connect_pair(loop_, settings(), std::move(*ends), comm::Introduction::launcher, "", std::move(events));
+  });
 }
 
 void Node::run_loop() {
@@ -380,7 +434,8 @@ Message Node::await() {
 }
 
 int Node::run() {
-  call_launcher();
+  standard_input_ == Input::spoken ? greet_launcher() : call_launcher();
+  loop_thread_ = os::quiet_thread("aprun-loop", [this] { run_loop(); });
   const std::optional<Letter> connected = letters_.take();
   if (!connected) {
     if (!no_connection_.empty()) tell_user("", fmt::format("cannot reach the launcher: {}", no_connection_));
@@ -410,12 +465,38 @@ void Node::cannot(const std::string& why) {
   }
 }
 
+/// The address of this host by which the launcher, or the last host on the way, has reached it, if that is known.
+std::string Node::reached_at() const {
+  if (standard_input_ != Input::spoken) return connection_->local_address();
+  // "CLIENT PORT SERVER PORT", by sshd. Where sshd was not called by the network it says UNKNOWN.
+  const char* const variable = std::getenv("SSH_CONNECTION");
+  std::istringstream words(variable == nullptr ? "" : variable);
+  std::string word;
+  for (int i = 0; i < 3; ++i) words >> word;
+  return words && wire::is_numeric_address(word) ? word : std::string();
+}
+
+/// Where this host gets messages. Throws Error(failed).
+std::string data_address(const wire::Prepare& prepare) {
+  if (!prepare.address.empty()) return prepare.address;
+  constexpr std::uint16_t some_port = 9;  // to ask for the route; nothing is sent
+  for (const std::string& other : prepare.others) {
+    try {
+      return comm::tcp::local_address_towards(wire::endpoint_text(other, some_port));
+    } catch (const Error&) {  // the next one
+    }
+  }
+  throw Error(Errc::failed, fmt::format("it has no address for messages, for no route leads to the others ({}): is its "
+                                        "network up? address = \"...\" in [[host]] names the address to use",
+                                        fmt::join(prepare.others, ", ")));
+}
+
 /// Says who this host is, measures its speed if asked, and hears what shall run.
 wire::Prepare Node::arrive() {
   wire::Hello hello = describe_this_host();
   hello.version = version;
   hello.process = command_.process;
-  hello.local = connection_->local_address();
+  hello.local = reached_at();
   connection_->send(hello);
   Letter letter = next();
   while (letter.type == wire::MessageType::measure) {
@@ -467,8 +548,8 @@ int Node::keep(const wire::Prepare& prepare, const Options& options) {
   std::vector<std::string> files;
   for (const wire::FileRef& file : prepare.files) files.push_back(file.path);
   const RunText text{.programs = prepare.programs, .expand = prepare.expand, .grid = options.cells};
+  const std::string address = data_address(prepare);
   begin_streams(prepare.input_for_all);
-  const std::string& address = prepare.address.empty() ? connection_->local_address() : prepare.address;
   Keeper keeper(
       *connection_, *sink_, prepare.cell,
       {.process = command_.process, .key = key_.reveal_hex(), .options = prepare.options, .address = address});
@@ -501,7 +582,7 @@ int Node::live() {
       ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
   }
   const std::vector<std::string> files = get_files(prepare.files);
-  DataPort port(options, prepare.address.empty() ? connection_->local_address() : prepare.address, key_);
+  DataPort port(options, data_address(prepare), key_);
   connection_->send(port.offer());
 
   allow_many_files();
@@ -657,6 +738,13 @@ std::optional<comm::JobKey> read_key() {
   return key;
 }
 
+int run_node(const NodeCommand& command, const comm::JobKey& key, Input input) {
+  // The launcher decides what a Ctrl-C at its terminal means, and its end is ours.
+  for (const int signal : {SIGINT, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
+  Node node(command, key, input);
+  return node.run();
+}
+
 }  // namespace
 
 int run_node(const NodeCommand& command) {
@@ -667,14 +755,9 @@ int run_node(const NodeCommand& command) {
               "input; no key came");
     return static_cast<int>(ExitStatus::usage);
   }
-  return run_node(command, *key, true);
+  return run_node(command, *key, command.endpoints.empty() ? Input::spoken : Input::watched);
 }
 
-int run_node(const NodeCommand& command, const comm::JobKey& key, bool watch_input) {
-  // The launcher decides what a Ctrl-C at its terminal means, and its end is ours.
-  for (const int signal : {SIGINT, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
-  Node node(command, key, watch_input);
-  return node.run();
-}
+int run_node(const NodeCommand& command, const comm::JobKey& key) { return run_node(command, key, Input::none); }
 
 }  // namespace aplib::launch::node

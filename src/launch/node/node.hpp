@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Node: the process that carries a machine's cells on a host, from the key on its standard input to its end. "aprun
-// --node ADDRESS:PORT,... --process N". Or it keeps an ordinary process, which is a cell.
+// --node stdio --process N", or "--node ADDRESS:PORT,...". Or it keeps an ordinary process, which is a cell.
 #pragma once
 
 #include <chrono>
@@ -14,19 +14,20 @@
 namespace aplib::launch::node {
 
 struct NodeCommand {
-  std::vector<std::string> endpoints{};  ///< Where the launcher listens.
+  std::vector<std::string> endpoints{};  ///< Where the launcher listens; none: it is at our standard streams.
   std::uint32_t process = 0;
   comm::Secure secure = comm::Secure::auth;
   std::chrono::nanoseconds timeout =
       std::chrono::seconds(10);  ///< The longest silence of the launcher, as the launcher sets it.
 };
 
-/// Reads the job's key from standard input, calls the launcher, and follows its messages. Returns the process's exit
-/// status: 0 if the launcher let it go, however the run ended. Writes to standard error what the launcher cannot know:
-/// that it could not be reached.
+/// Reads the job's key from standard input, calls or greets the launcher, and follows its messages. Returns the
+/// process's exit status: 0 if the launcher let it go, however the run ended. Writes to standard error what the
+/// launcher cannot know: that it could not be reached. If the launcher is at the standard streams, others take their
+/// place: /dev/null, and standard error for what anybody prints.
 int run_node(const NodeCommand& command);
 
-/// The same with a key that came another way. `watch_input`: the end of standard input means that the launcher is gone.
-int run_node(const NodeCommand& command, const comm::JobKey& key, bool watch_input);
+/// The same with a key that came another way. The launcher listens.
+int run_node(const NodeCommand& command, const comm::JobKey& key);
 
 }  // namespace aplib::launch::node

@@ -9,6 +9,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/os/descriptor.hpp"
@@ -47,6 +48,8 @@ class Child {
   /// -1: closed.
   [[nodiscard]] int input_fd() const noexcept { return input_.get(); }
 
+  /// The pipes of its standard output and input, from now on the caller's.
+  [[nodiscard]] os::Ends release_streams() noexcept { return {std::move(outputs_[output]), std::move(input_)}; }
   /// Writes as much of `text` as the pipe takes, and removes that part. False: the pipe has no reader any more.
   bool write(std::string& text);
   void close_input() noexcept;

@@ -110,11 +110,12 @@ constexpr std::string_view remedy_login = "log in there by a key that needs no p
 constexpr std::string_view remedy_key =
     "check the host's key, then log in once by hand to accept it, or put it into known_hosts; try";
 constexpr std::string_view remedy_reach = "is it on, is its name right, does sshd run there? try";
+constexpr std::string_view remedy_jump = "the host on the way (ProxyJump) does not lead there; try";
 constexpr std::string_view remedy_busy = "sshd there accepts no more connections now (MaxStartups in sshd_config); try";
 
 // The first one that is found counts. A server that drops a connection before the login often has too many of them at
-// that moment (MaxStartups).
-constexpr std::array<Symptom, 17> symptoms{{
+// that moment (MaxStartups). Where another host on the way does not lead there, that is what ssh ends with, too.
+constexpr std::array<Symptom, 18> symptoms{{
     {"Host key verification failed", 1, milliseconds(0), remedy_key},
     {"REMOTE HOST IDENTIFICATION HAS CHANGED", 1, milliseconds(0), remedy_key},
     {"Permission denied", 1, milliseconds(0), remedy_login},
@@ -122,16 +123,17 @@ constexpr std::array<Symptom, 17> symptoms{{
     {"Bad owner or permissions", 1, milliseconds(0), remedy_login},
     {"Temporary failure in name resolution", 3, milliseconds(500), remedy_reach},
     {"Could not resolve hostname", 1, milliseconds(0), remedy_reach},
+    {"stdio forwarding failed", 2, milliseconds(500), remedy_jump},
+    {"Connection refused", 2, milliseconds(500), remedy_reach},
+    {"No route to host", 2, milliseconds(1000), remedy_reach},
+    {"Network is unreachable", 2, milliseconds(1000), remedy_reach},
+    {"banner exchange", 3, milliseconds(500), remedy_busy},
+    {"Connection timed out", 2, milliseconds(500), remedy_reach},
+    {"Operation timed out", 2, milliseconds(500), remedy_reach},
     {"kex_exchange_identification", 8, milliseconds(200), remedy_busy},
     {"Connection reset", 8, milliseconds(200), remedy_busy},
     {"Connection closed", 8, milliseconds(200), remedy_busy},
     {"Broken pipe", 8, milliseconds(200), remedy_busy},
-    {"banner exchange", 3, milliseconds(500), remedy_busy},
-    {"Connection timed out", 2, milliseconds(500), remedy_reach},
-    {"Operation timed out", 2, milliseconds(500), remedy_reach},
-    {"Connection refused", 2, milliseconds(500), remedy_reach},
-    {"No route to host", 2, milliseconds(1000), remedy_reach},
-    {"Network is unreachable", 2, milliseconds(1000), remedy_reach},
 }};
 constexpr milliseconds pause_max{3000};
 
@@ -191,14 +193,15 @@ class SshMethod : public LaunchMethod {
 
   Verdict judge(const NodeStart& node, const MethodEnd& end) const override {
     using Kind = Verdict::Kind;
-    if (end.told || (end.began && end.status != ssh_failed)) return judge_program(node, end, "ssh");
+    if (end.told || !end.lost_folder.empty()) return judge_program(node, end, "ssh");
     const std::vector<std::string> complaints = complaints_of(end.words);
     std::vector<std::string> trial = command_line(node, {});
     trial.insert(trial.end(), {target_of(node.host).host, "true"});
     const std::string by_hand = fmt::format("`{}`", shell_command(trial));
     if (end.began) {
+      const std::string how = end.status == ssh_failed ? "" : fmt::format(": ssh {}", how_it_ended(end.status));
       return {.kind = Kind::failed,
-              .text = fmt::format("{}: the ssh connection to it broke{}", host_name(node), quoted(complaints))};
+              .text = fmt::format("{}: the ssh connection to it broke{}{}", host_name(node), how, quoted(complaints))};
     }
     if (end.status != ssh_failed) {  // the login shell, a forced command, a signal to our ssh
       return {.kind = Kind::failed,
@@ -449,7 +452,7 @@ std::string node_script(const NodeStart& node) {
   // The launcher's own folder is a convenience on a host that has it; a folder that was asked for must be there.
   std::string folder;
   if (!node.host.folder.empty()) {
-    folder = fmt::format("cd {0} 2>/dev/null || {{ echo {1}{0}; exit 1; }}; ", shell_quote(node.host.folder),
+    folder = fmt::format("cd {0} 2>/dev/null || {{ echo {1}{0} >&2; exit 1; }}; ", shell_quote(node.host.folder),
                          mark::no_folder);
   } else {
     std::error_code ignored;
@@ -458,8 +461,8 @@ std::string node_script(const NodeStart& node) {
   }
   // The shell does not exec the node, so that it can tell how the node ended, even by a signal, which ssh would report
   // as a failure of its own. The shell's own word on that ("Killed") is dropped.
-  return fmt::format("echo {}$$; {}exec 3>&2 2>/dev/null; (exec {} 2>&3 3>&-); s=$?; echo {}$s; exit $s", mark::begins,
-                     folder, shell_command(node.command), mark::ends);
+  return fmt::format("echo {}$$ >&2; {}exec 3>&2 2>/dev/null; (exec {} 2>&3 3>&-); s=$?; echo {}$s >&3; exit $s",
+                     mark::begins, folder, shell_command(node.command), mark::ends);
 }
 
 namespace {

@@ -20,7 +20,7 @@ struct MethodEnd {
   int status = 0;                  ///< The child's exit status, or 128 + signal.
   bool told = false;               ///< The shell on the host has reported the node's status, which is `status`.
   bool began = false;              ///< The shell on the host has reported that it runs.
-  bool arrived = false;            ///< The node has called back.
+  bool arrived = false;            ///< The node is there.
   int attempt = 1;                 ///< The number of attempts, this one included.
   std::string lost_folder;         ///< The folder that the host lacks.
   std::vector<std::string> words;  ///< The last output, without our own marks.
@@ -95,11 +95,11 @@ class LaunchMethod {
 [[nodiscard]] std::string how_it_ended(int status);
 /// The last few words of output in quotes and parentheses, or "".
 [[nodiscard]] std::string quoted(const std::vector<std::string>& words);
-/// The verdict on a node whose shell or process has run. 126 and 127 before it has called back mean that the command
-/// was missing.
+/// The verdict on a node whose shell or process has run. 126 and 127 before it is there mean that the command was
+/// missing.
 [[nodiscard]] Verdict judge_program(const NodeStart& node, const MethodEnd& end, std::string_view by);
 
-/// Lines by which the shell on the host reports to the starter. They are not passed on.
+/// Lines on standard error by which the shell on the host reports to the starter. They are not passed on.
 namespace mark {
 inline constexpr std::string_view begins = "aplib-node begins ";        ///< and its process id, a group leader's
 inline constexpr std::string_view no_folder = "aplib-node no folder ";  ///< and the folder

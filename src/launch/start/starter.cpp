@@ -22,6 +22,7 @@
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/os/thread.hpp"
+#include "comm/greeting.hpp"
 #include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
 
@@ -96,7 +97,8 @@ class AllMethods : public Starter {
   void wait(std::optional<Clock::time_point> until);
   void take_output(Launch& launch);
   void take_stream(Launch& launch, Child::Stream stream);
-  void take_line(Launch& launch, std::string_view line);
+  void take_greeting(Launch& launch, std::string_view came);
+  void take_line(Launch& launch, Child::Stream stream, std::string_view line);
   void take_end(Launch& launch, int status);
   void tell_failed(Node& node, const std::string& text);
   void tell_ended(Node& node, int status);
@@ -167,7 +169,7 @@ void AllMethods::start(std::vector<NodeStart> nodes, StartEvents events) {
 
 /// Refuses a start for which there are not enough open files, before it begins.
 void AllMethods::check_open_files(std::size_t launches) {
-  constexpr std::size_t of_each = 5;  // its three streams, its end, and its connection
+  constexpr std::size_t of_each = 5;  // its three streams, its end, and its connection, where it makes one
   constexpr std::size_t of_aprun = 16;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
@@ -297,28 +299,52 @@ void AllMethods::reap() {
 }
 
 void AllMethods::take_output(Launch& launch) {
-  // The output has the marks. The mark of the begin is looked for first. Complaints that were written before the mark
-  // of the end are read before it.
-  if (launch.method->has_foreword() && !launch.nodes[0].end.began) take_stream(launch, Child::output);
-  take_stream(launch, Child::error);
+  // What login shells have printed is read before the mark of the begin, which is on standard error.
   take_stream(launch, Child::output);
+  take_stream(launch, Child::error);
+}
+
+/// Where a greeting begins, or may begin at the end of what has come.
+std::size_t greeting_in(std::string_view text) {
+  constexpr std::string_view magic = comm::Greeting::magic;
+  if (const std::size_t at = text.find(magic); at != text.npos) return at;
+  std::size_t length = std::min(magic.size() - 1, text.size());
+  while (!text.ends_with(magic.substr(0, length))) --length;
+  return text.size() - length;
 }
 
 void AllMethods::take_stream(Launch& launch, Child::Stream stream) {
   std::string& unfinished = launch.unfinished_lines[stream];
+  const bool may_greet =
+      stream == Child::output && cluster::speaks_by_streams(launch.nodes[0].start.host.launch) && !stopping_;
   for (std::string text = launch.child->read(stream); !text.empty(); text = launch.child->read(stream)) {
     unfinished += text;
-    std::string_view rest = unfinished;
+    const std::size_t end = may_greet ? greeting_in(unfinished) : unfinished.size();
+    const bool greets = std::string_view(unfinished).substr(end).starts_with(comm::Greeting::magic);
+    std::string_view rest = std::string_view(unfinished).substr(0, end);
     for (std::size_t eol = rest.find('\n'); eol != rest.npos || rest.size() > line_max; eol = rest.find('\n')) {
       const std::size_t length = std::min(eol, rest.size());
-      take_line(launch, rest.substr(0, length));
+      take_line(launch, stream, rest.substr(0, length));
       rest.remove_prefix(std::min(length + 1, rest.size()));
     }
-    unfinished = std::string(rest);
+    if (greets) {
+      if (!rest.empty()) take_line(launch, stream, rest);
+      return take_greeting(launch, std::exchange(unfinished, {}).substr(end));
+    }
+    unfinished = std::string(rest) + unfinished.substr(end);
   }
 }
 
-void AllMethods::take_line(Launch& launch, std::string_view line) {
+void AllMethods::take_greeting(Launch& launch, std::string_view came) {
+  Node& node = launch.nodes[0];
+  node.end.arrived = true;
+  launch.to_write.clear();
+  end_turn(launch);
+  os::Ends ends = launch.child->release_streams();
+  if (events_.greets) events_.greets({node.start.process, std::move(ends), std::string(came)});
+}
+
+void AllMethods::take_line(Launch& launch, Child::Stream stream, std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (launch.method->is_noise(line)) return;
   Node* node = &launch.nodes[0];
@@ -373,15 +399,17 @@ void AllMethods::take_line(Launch& launch, std::string_view line) {
     each.end.words.emplace_back(line);
     if (each.end.words.size() > words_max) each.end.words.erase(each.end.words.begin());
   }
-  if (launch.method->has_foreword() && !launch.nodes[0].end.began) return;
+  // A node itself writes nothing on standard output but its greeting.
+  if (launch.method->has_foreword() && (!launch.nodes[0].end.began || stream == Child::output)) return;
   Node& speaker = node == nullptr ? launch.nodes[0] : *node;
   if (events_.said) events_.said(speaker.start.process, std::string(line));
 }
 
 void AllMethods::take_end(Launch& launch, int status) {
-  for (std::string& unfinished : launch.unfinished_lines) {
-    if (!unfinished.empty()) take_line(launch, unfinished);
-    unfinished.clear();
+  for (const Child::Stream stream : {Child::output, Child::error}) {
+    const std::string unfinished = std::exchange(launch.unfinished_lines[stream], {});
+    // One that ends here might have become a greeting.
+    if (!unfinished.empty()) take_line(launch, stream, std::string_view(unfinished).substr(0, unfinished.find('\n')));
   }
   guard_->forget(launch.child->pid());
   launch.child.reset();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Starter: runs a command on other hosts, by ssh, a batch system, or as the cluster file says. The command is `aprun
 // --node ...`. It reads the job's key as one line from its standard input, because others can read command lines and
-// environments, and calls the launcher back.
+// environments. Then it greets the launcher on its standard output, or calls it back (cluster::speaks_by_streams()).
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "launch/cluster/cluster.hpp"
 
 namespace aplib::launch::start {
@@ -22,6 +23,14 @@ struct NodeStart {
   std::string input;                 ///< Written to its standard input, which then stays open until the Starter ends.
 };
 
+/// A process that has begun to greet (comm/greeting.hpp) on its standard output. What login shells wrote there before
+/// counts as its words.
+struct Contact {
+  std::uint32_t process = 0;
+  os::Ends ends{};     ///< Of its standard output and input, for the launcher to speak on and to close.
+  std::string came{};  ///< The beginning of its greeting.
+};
+
 /// A starter's events, on its own thread. While its destructor runs it calls only said(), and afterwards nothing.
 struct StartEvents {
   /// The process could not be started, or ssh (or srun, ...) to it broke. The text is a whole message that says which
@@ -31,6 +40,8 @@ struct StartEvents {
   std::function<void(std::uint32_t process, int status, const std::string& last_words)> ended;
   /// A line, without its end, that the process or ssh (srun, ...) wrote to stdout or stderr while it runs.
   std::function<void(std::uint32_t process, const std::string& line)> said;
+  /// At most once per process, and only of those that speak by their streams.
+  std::function<void(Contact contact)> greets;
 };
 
 class Starter {
@@ -41,7 +52,7 @@ class Starter {
   /// Begins to start all processes and returns at once. By ssh it starts at most 8 at a time, with retries. Call it
   /// once. Throws Error if it cannot begin.
   virtual void start(std::vector<NodeStart> nodes, StartEvents events) = 0;
-  /// The node has called back. Its start is complete, so the next one by ssh may begin. Any thread.
+  /// The node is there. Its start is complete, so the next one by ssh may begin. Any thread.
   virtual void arrived(std::uint32_t process) = 0;
 };
 

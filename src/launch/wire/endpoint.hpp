@@ -10,6 +10,9 @@
 
 namespace aplib::launch::wire {
 
+/// In place of the launcher's endpoints: a node speaks with it over its standard input and output.
+inline constexpr std::string_view streams_endpoint = "stdio";
+
 struct Endpoint {
   std::string host;
   std::uint16_t port = 0;

@@ -46,7 +46,8 @@ struct Hello {
   std::uint32_t process = 0;
   std::string host{};     ///< Its own name.
   std::string host_id{};  ///< The same for all processes on one computer.
-  std::string local{};    ///< The address of this end of the connection.
+  /// The address of this end of the connection, or else the one at which sshd was called; empty: unknown.
+  std::string local{};
   std::uint64_t pid = 0;
   std::vector<std::uint32_t> cpus{};  ///< CPUs that it may use.
   template <class Self, class Fields>
@@ -123,8 +124,9 @@ struct ProgramText {
 struct Prepare {
   static constexpr auto type = MessageType::prepare;
   std::vector<NamedValue> options{};
-  std::string address{};         ///< Address to listen on for data; empty: the one by which it reached the launcher.
-  std::vector<FileRef> files{};  ///< Of the programs, and of their libraries of which each cell has a copy.
+  std::string address{};                ///< To listen on for data; empty: the one from which it reaches the first of
+  std::vector<std::string> others{};    ///< these, to which it has a route.
+  std::vector<FileRef> files{};         ///< Of the programs, and of their libraries of which each cell has a copy.
   std::vector<ProgramText> programs{};  ///< At least one.
   std::string entry{};                  ///< Of the first program.
   std::vector<std::string> entry_arguments{};
@@ -135,8 +137,8 @@ struct Prepare {
   std::uint32_t cell = 0;
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.options, self.address, self.files, self.programs, self.entry, self.entry_arguments, self.expand,
-           self.input_for_all, self.cpus, self.keeps, self.cell);
+    fields(self.options, self.address, self.others, self.files, self.programs, self.entry, self.entry_arguments,
+           self.expand, self.input_for_all, self.cpus, self.keeps, self.cell);
   }
 };
 

@@ -152,11 +152,12 @@ that contradicts the numbers is an error.
 
 ## Addresses
 
-Every process listens on one port of one address: the one by which it reached aprun, or the host's `address`. So a
-bridge's address or that of a container's network is never taken by accident. Hosts in one network need no `address`.
-Where hosts have several networks, `address` names the one to use. `--dry-run` prints all addresses, with the reason for
-each. `ports` limits the ports, for firewalls. Each process takes the first free one, so the range needs as many ports
-as processes share a computer.
+Every process listens on one port of one address: the host's `address`, or else the one by which ssh has reached the
+host, or by which it has reached aprun. A process that aprun starts on its own computer takes the address from which it
+reaches the others. So a bridge's address or that of a container's network is never taken by accident. Hosts in one
+network need no `address`. Where hosts have several networks, `address` names the one to use. `--dry-run` prints all
+addresses, with the reason for each. `ports` limits the ports, for firewalls. Each process takes the first free one, so
+the range needs as many ports as processes share a computer.
 
 IPv4 and IPv6 both work. ssh connects to the key `ssh` if there is one, otherwise to `address`, otherwise to `name`.
 
@@ -164,14 +165,15 @@ IPv4 and IPv6 both work. ssh connects to the key `ssh` if there is one, otherwis
 
 | `launch` | who starts the process | needs |
 | --- | --- | --- |
-| `"ssh"` | `ssh`, at most 8 at once | `ssh HOST` without questions (keys, an agent), and aprun on the host |
+| `"ssh"` | `ssh`, at most 8 at once | `ssh HOST` without questions (keys, an agent), also over `ProxyJump`, and aprun on the host |
 | `"local"` | aprun | nothing |
-| `"slurm"` | `srun`, inside an allocation | Slurm |
-| `"pmix"` | nobody: `mpirun` or `srun --mpi=pmix` has already started aprun once for each process | PMIx |
-| `"command"` | the key `command`, by `sh` | what the command needs |
+| `"slurm"` | `srun`, inside an allocation | Slurm; the hosts reach aprun |
+| `"pmix"` | nobody: `mpirun` or `srun --mpi=pmix` has already started aprun once for each process | PMIx; the hosts reach aprun |
+| `"command"` | the key `command`, by `sh` | what the command needs; the host reaches aprun |
 
 A command is, for example, `command = "docker exec -i {host} {cmd}"`, `"nsenter --net=/run/netns/{host} -- {cmd}"`, or
-`"rsh {host} {quoted-cmd}"`. It must pass standard input on. The machine starts when all hosts are ready, or not at all.
+`"rsh {host} {quoted-cmd}"`. It must pass standard input on; what it does with standard output does not matter. The
+machine starts when all hosts are ready, or not at all.
 
 What `secure` protects, and whom a cluster file trusts, is in [cluster.md](cluster.md#security).
 

@@ -20,6 +20,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
+#include "base/os/descriptor.hpp"
 #include "kernel/overseer.hpp"
 #include "launch/start/starter.hpp"
 #include "launch/wire/connection.hpp"
@@ -55,18 +56,28 @@ class FakeNode {
     settings.self = process_;
     wire::Connecting connecting;
     connecting.endpoints = invitation.endpoints;
-    connecting.made = [this](std::shared_ptr<wire::Connection> connection) {
-      connection_ = std::move(connection);
-      connection_->trust();
-      wire::ConnectionEvents events;
-      events.message = [this](wire::MessageType type, std::span<const std::byte> body) { take(type, body); };
-      events.closed = [this](wire::ConnectionEnd, const std::string&) { note("closed"); };
-      connection_->listen(std::move(events));
-      connection_->send(hello_);
-    };
+    connecting.made = [this](std::shared_ptr<wire::Connection> connection) { begin(std::move(connection)); };
     connecting.failed = [this](const std::string& why, bool) { note("failed: " + why); };
     wire::connect_to_launcher(loop_, settings, std::move(connecting));
     thread_ = std::thread([this] { loop_.run(); });
+  }
+
+  /// Speaks over pipes. Returns the launcher's ends.
+  os::Ends speak(const comm::JobKey& key) {
+    os::Pipe there = os::Pipe::make();
+    os::Pipe back = os::Pipe::make();
+    const auto mine = std::make_shared<os::Ends>(os::Ends{std::move(there.reader), std::move(back.writer)});
+    wire::ConnectionSettings settings{.key = key};
+    settings.self = process_;
+    loop_.post([this, settings, mine] {
+      wire::ConnectionEvents events;
+      events.opened = [this](std::uint32_t) { begin(std::move(greeted_)); };
+      events.closed = [this](wire::ConnectionEnd, const std::string& why) { note("failed: " + why); };
+      greeted_ =
+          wire::connect_pair(loop_, settings, std::move(*mine), comm::Introduction::launcher, "", std::move(events));
+    });
+    thread_ = std::thread([this] { loop_.run(); });
+    return {std::move(back.reader), std::move(there.writer)};
   }
 
   /// Waits until the node was told this.
@@ -91,10 +102,21 @@ class FakeNode {
   std::function<wire::Bytes(const wire::Ask&)> answer;
   wire::Hello hello_;
   wire::Finished finished;
+  wire::Prepare prepare;  ///< As it was told, once it was.
 
  private:
+  void begin(std::shared_ptr<wire::Connection> connection) {
+    connection_ = std::move(connection);
+    connection_->trust();
+    wire::ConnectionEvents events;
+    events.message = [this](wire::MessageType type, std::span<const std::byte> body) { take(type, body); };
+    events.closed = [this](wire::ConnectionEnd, const std::string&) { note("closed"); };
+    connection_->listen(std::move(events));
+    connection_->send(hello_);
+  }
   void take(wire::MessageType type, std::span<const std::byte> body) {
     // Before the answer, because the coordinator may return upon it.
+    if (type == wire::MessageType::prepare) prepare = *wire::decode<wire::Prepare>(body);
     if (type == wire::MessageType::go) note("go");
     if (type == wire::MessageType::stop) note("stop");
     if (type == wire::MessageType::refused) note("refused: " + wire::decode<wire::Refused>(body)->text);
@@ -129,6 +151,7 @@ class FakeNode {
 
   const std::uint32_t process_;
   wire::EventLoop loop_;
+  std::shared_ptr<wire::Connection> greeted_;
   std::shared_ptr<wire::Connection> connection_;
   std::thread thread_;
   std::mutex mutex_;
@@ -141,10 +164,12 @@ class NoStarter : public start::Starter {
  public:
   void start(std::vector<start::NodeStart> /*nodes*/, start::StartEvents its_events) override {
     events = std::move(its_events);
+    if (when_started) when_started();
   }
   void arrived(std::uint32_t /*process*/) override {}
 
   start::StartEvents events;
+  std::function<void()> when_started;
 };
 
 /// A machine of two processes, a and b, with a cell each.
@@ -154,13 +179,13 @@ class TwoNodes : public ::testing::Test {
     for (const char* name : {"a", "b"}) {
       cluster::ClusterHost host;
       host.name = name;
-      host.launch = cluster::LaunchKind::local;
+      host.address = "127.0.0.1";
+      host.launch = cluster::LaunchKind::pmix;  // these call
       host.cells = 1;
       job_.cluster.hosts.push_back(host);
     }
     job_.cluster.file = "test.toml";
     job_.cluster.grid = Grid{2, 1};
-    job_.reach = coordinator::find_reach(job_.cluster.hosts);
     job_.files = wire::describe_files({folder_.write("prog", "program")});
     job_.text.programs = {{.name = "prog"}};
     EXPECT_EQ(::pipe2(out_, O_CLOEXEC), 0);
@@ -172,6 +197,7 @@ class TwoNodes : public ::testing::Test {
   }
 
   coordinator::JobResult run() {
+    job_.reach = coordinator::find_reach(job_.cluster.hosts);
     coordinator_ = std::make_unique<coordinator::Coordinator>(
         job_, *output_, std::move(starter_),
         coordinator::Coordinator::Actions{.say = [this](const std::string& line) { said_.push_back(line); }});
@@ -413,6 +439,74 @@ TEST_F(TwoFaults, WhatOnlyLooksLikeAFaultHidesNoOther) {
                           "b (cell 1) is lost: its process was killed by signal 11 (Segmentation fault); the machine "
                           "stops",
                           std::string("b: ") + fault_of_b, "b: and more"}));
+}
+
+/// They speak by their standard streams.
+class ByStreams : public TwoNodes {
+ protected:
+  ByStreams() {
+    for (cluster::ClusterHost& host : job_.cluster.hosts) {
+      host.address.clear();
+      host.launch = cluster::LaunchKind::ssh;
+    }
+  }
+  coordinator::JobResult run_by_streams() {
+    auto starter = std::make_unique<NoStarter>();
+    starter->when_started = [this, events = &starter->events] {
+      events->greets({.process = 0, .ends = a_.speak(*key_)});
+      events->greets({.process = 1, .ends = b_.speak(wrong_key_ ? comm::JobKey::make() : *key_)});
+    };
+    job_.reach = coordinator::find_reach(job_.cluster.hosts);
+    coordinator_ = std::make_unique<coordinator::Coordinator>(
+        job_, *output_, std::move(starter),
+        coordinator::Coordinator::Actions{.say = [this](const std::string& line) { said_.push_back(line); }});
+    coordinator_->listening = [this](const coordinator::Coordinator::Invitation& invitation) {
+      EXPECT_TRUE(invitation.endpoints.empty());
+      key_ = comm::JobKey::from_hex(invitation.key);
+    };
+    return coordinator_->run();
+  }
+
+  std::optional<comm::JobKey> key_;
+  bool wrong_key_ = false;
+};
+
+TEST_F(ByStreams, NobodyListensAndAddressesAreThoseOfSsh) {
+  job_.cluster.hosts[1].launch = cluster::LaunchKind::local;
+  a_.hello_.local = "10.0.0.7";
+  b_.hello_.local = "10.0.0.9";  // what it has inherited says nothing
+  EXPECT_EQ(run_by_streams().status, 0);
+  EXPECT_EQ(said_, Lines{});
+  EXPECT_EQ(a_.prepare.address, "10.0.0.7");
+  EXPECT_EQ(b_.prepare.address, "");
+  EXPECT_EQ(b_.prepare.others, Lines{"10.0.0.7"});
+}
+
+TEST_F(ByStreams, TheAddressOfTheFileWins) {
+  job_.cluster.hosts[0].address = "10.0.0.1";
+  a_.hello_.local = b_.hello_.local = "10.0.0.7";
+  EXPECT_EQ(run_by_streams().status, 0);
+  EXPECT_EQ(a_.prepare.address, "10.0.0.1");
+  EXPECT_EQ(b_.prepare.address, "10.0.0.7");
+}
+
+TEST_F(ByStreams, OnOneComputerLoopbackWillDo) {
+  EXPECT_EQ(run_by_streams().status, 0);
+  EXPECT_EQ(a_.prepare.others, Lines{"127.0.0.1"});
+}
+
+TEST_F(ByStreams, ComputersThatNobodyKnowsAnAddressOfAreNoMachine) {
+  b_.hello_.host_id = "another computer";
+  EXPECT_EQ(run_by_streams().status, 2);
+  ASSERT_EQ(said_.size(), 1U);
+  EXPECT_TRUE(said_[0].starts_with("the addresses by which the hosts reach each other are not known")) << said_[0];
+}
+
+TEST_F(ByStreams, OneWithoutTheKeyCallsTheStartOff) {
+  wrong_key_ = true;
+  EXPECT_EQ(run_by_streams().status, 2);
+  EXPECT_EQ(said_, Lines{"b is not ready: what speaks there is not this machine's aprun: does not know the job's key; "
+                         "nothing was started"});
 }
 
 TEST_F(TwoNodes, ADryRunSaysWhatWouldBe) {

@@ -14,27 +14,40 @@ import driver
 import servers
 from servers import namespaces
 
-CHAOS = Path(__file__).resolve().parents[2] / "system" / "chaos"
+HERE = Path(__file__).resolve().parent
+CHAOS = HERE.parents[1] / "system" / "chaos"
 sys.path.insert(0, str(CHAOS))
 from machine import Machine, one_message  # noqa: E402
 
 LOST = 72  # docs/exit-status.md
 PROGRAMS = Path("/run/aplib-start-programs")
 RING = PROGRAMS / "ring"
+ECHO = PROGRAMS / "echo"
+
+# A login shell that prints on both streams before it runs what it is asked to.
+NOISE = """ForceCommand echo Be welcome; echo "A motto" >&2; printf "no end of line"; eval "$SSH_ORIGINAL_COMMAND\""""
 
 
-class BySsh(unittest.TestCase):
+class SshMachine(unittest.TestCase):
+    """Machines that are started by ssh."""
+
+    BESIDE = ()
+
     def setUp(self):
         reason = servers.missing(servers.Sshd.NEEDS)
         if reason:
             self.skipTest(reason)
 
-    def run_machine(self, *arguments, host_more=None, **options):
+    def prepare(self, made, sshd):
+        """Before aprun is started."""
+
+    def run_machine(self, *arguments, program=RING, sshd_more="", host_more=None, **options):
         started = []
 
         def start_servers(made):
-            started.append(servers.Sshd("MaxStartups 100", hosts=made.hosts))
+            started.append(servers.Sshd(f"MaxStartups 100\n{sshd_more}", hosts=[*made.hosts, *made.beside]))
             self.addCleanup(started[0].close)
+            self.prepare(made, started[0])
 
         def by_ssh(host):
             return (
@@ -44,14 +57,25 @@ class BySsh(unittest.TestCase):
 
         running = Machine(
             driver.BIN,
-            RING,
+            program,
             arguments,
             before=start_servers,
+            beside=self.BESIDE,
+            addresses=not self.BESIDE,
             host_more={f"ws{i + 1}": by_ssh for i in range(3)},
             **options,
         )
         self.addCleanup(running.close)
         return running
+
+    def own_ssh(self, running, host):
+        """The process id of aprun's ssh to that host."""
+        pid, = (
+            pid
+            for pid, line in namespaces.processes().items()
+            if line.startswith("ssh ") and f" -- {host.address} " in line
+        )
+        return pid
 
     def check_end(self, running, status, message):
         got, errors = running.end()
@@ -60,6 +84,8 @@ class BySsh(unittest.TestCase):
         self.assertEqual((got, len(errors)), (status, 1 if message else 0), running.describe())
         running.check_nothing_left("sshd")
 
+
+class BySsh(SshMachine):
     def test_runs(self):
         running = self.run_machine(1000)
         self.check_end(running, 0, None)
@@ -100,6 +126,97 @@ class BySsh(unittest.TestCase):
             2,
             r"^aprun: host 'ws2': ssh reached it, but there is no /opt/no/aprun.*; install APlib there, .*; nothing was"
             r" started$",
+        )
+
+
+class ByJump(SshMachine):
+    """The hosts have no route to the desk, and the desk none to them: ssh gets there by a third host, which only the
+    user's ssh_config knows."""
+
+    BESIDE = ("gate",)
+
+    def prepare(self, made, sshd):
+        gate, = made.beside
+        for host in made.hosts:
+            for here, there in ((host, made.desk), (made.desk, host)):
+                here.run(["ip", "route", "add", "unreachable", f"{there.address}/32"], check=True)
+        config = sshd.folder.path / "ssh_config"
+        addresses = " ".join(host.address for host in made.hosts)
+        config.write_text(f"Host {addresses}\n  ProxyJump {gate.address}\n{config.read_text()}")
+
+    def listeners(self, host):
+        tables = host.run(["cat", "/proc/net/tcp", "/proc/net/tcp6"], stdout=subprocess.PIPE, text=True, check=True)
+        return [line for line in tables.stdout.splitlines() if line.split()[3] == "0A"]
+
+    def test_input_and_output_go_through_and_nobody_listens(self):
+        running = self.run_machine(program=ECHO, sshd_more=NOISE)
+        running.wait_for("ready")
+        self.assertEqual(self.listeners(running.desk), [])
+        lines = [f"line {i}" for i in range(5000)]
+        running.process.stdin.write("".join(f"{line}\n" for line in lines))
+        running.process.stdin.close()
+        self.check_end(running, 0, None)
+        self.assertEqual(
+            [line for line in running.lines if line.startswith("heard")], [f"heard {line}" for line in lines]
+        )
+        self.assertEqual(
+            sorted(line for line in running.lines if line.startswith("cell")), [f"cell {i}" for i in range(6)]
+        )
+
+    def test_program_that_they_lack_is_sent(self):
+        hidden = Path("/run/aplib-start-hidden")
+        namespaces.make_programs(driver.BIN / "apcc", [HERE / "echo.c"], hidden)
+        hide = f"""ForceCommand unshare --mount sh -c 'mount -t tmpfs none {hidden} && eval "$SSH_ORIGINAL_COMMAND"'"""
+        running = self.run_machine(program=hidden / "echo", sshd_more=hide)
+        running.process.stdin.close()
+        self.check_end(running, 0, None)
+        self.assertEqual(len(running.lines), 1 + 6)
+
+    def test_addresses_are_those_that_ssh_has_reached(self):
+        running = self.run_machine(options=["--dry-run"])
+        self.check_end(running, 0, None)
+        for host in running.hosts:
+            self.assertTrue(
+                [line for line in running.lines if line.endswith(f"{host.address}  by which ssh reached it")],
+                running.lines,
+            )
+
+    def test_killed_node(self):
+        running = self.run_machine()
+        running.wait_for("all run")
+        os.kill(running.node(running.hosts[1]), signal.SIGKILL)
+        self.check_end(running, LOST, r"^aprun: ws2 \(cells 2-3\) is lost: its process was killed by signal 9")
+
+    def test_killed_ssh(self):
+        running = self.run_machine()
+        running.wait_for("all run")
+        os.kill(self.own_ssh(running, running.hosts[1]), signal.SIGKILL)
+        self.check_end(
+            running,
+            LOST,
+            r"^aprun: ws2 \(cells 2-3\) is lost: host 'ws2': the ssh connection to it broke: ssh was killed by"
+            r" signal 9",
+        )
+
+    def test_cut_gate(self):
+        running = self.run_machine(comm_more='peer-timeout = "3s"')
+        running.wait_for("all run")
+        running.network.cut(running.beside[0])
+        self.check_end(running, LOST, r"^aprun: ws\d \(cells \d-\d\) is lost: nothing was heard of it for 3 s")
+
+    def test_killed_launcher(self):
+        running = self.run_machine()
+        running.wait_for("all run")
+        running.process.kill()
+        self.check_end(running, -signal.SIGKILL, None)
+
+    def test_gate_that_leads_nowhere(self):
+        running = self.run_machine(sshd_more="AllowTcpForwarding no")
+        self.check_end(
+            running,
+            2,
+            r"^aprun: host 'ws\d': ssh to \S+ failed 2 times \(.*\); the host on the way \(ProxyJump\) does not lead"
+            r" there; try .*; nothing was started$",
         )
 
 
@@ -214,5 +331,5 @@ class ByPmix(unittest.TestCase):
 if __name__ == "__main__":
     if namespaces.hindrance() is None:
         namespaces.enclose()
-        namespaces.make_programs(driver.BIN / "apcc", [CHAOS / "ring.c"], PROGRAMS)
+        namespaces.make_programs(driver.BIN / "apcc", [CHAOS / "ring.c", HERE / "echo.c"], PROGRAMS)
     driver.run_tests(namespaces.hindrance())

@@ -45,7 +45,7 @@ class Ssh(unittest.TestCase):
     def test_key_goes_by_standard_input_and_its_end_ends_the_node(self):
         run = self.one([STAND_IN, "wait"])
         run.wait("said 0 arrived")
-        run.wait(f"said 0 key: {KEY}")  # by the other pipe
+        run.wait(f"said 0 key: {KEY}")
         if ENCLOSED:  # nobody sees it
             self.assertFalse([line for line in namespaces.processes().values() if KEY in line])
         lines = run.close()
@@ -69,6 +69,16 @@ class Ssh(unittest.TestCase):
         run = self.drive([("ssh", "ws1", "127.0.0.1", "", "", [STAND_IN, "exit", 4])], other)
         run.wait("ended 0 4 ")
         self.assertFalse([line for line in run.lines if "trespassing" in line], run.lines)
+
+    def test_what_login_shells_say_is_shown_when_they_start_nothing(self):
+        other = servers.Sshd("ForceCommand echo This account is closed.; exit 1")
+        self.addCleanup(other.close)
+        text, = self.drive([("ssh", "ws1", "127.0.0.1")], other).wait("failed 0")
+        self.assertRegex(
+            text,
+            r"host 'ws1': ssh ended with status 1 before aprun ran there \(\"This account is closed\.\"\); what does"
+            r" its login shell do",
+        )
 
     def test_folder(self):
         folder = self.sshd.folder.path / "it's a folder"

@@ -20,6 +20,8 @@
 #include <random>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
+#include "comm/greeting.hpp"
 #include "guard.hpp"
 #include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
@@ -61,6 +63,11 @@ class Told {
       more_.notify_all();
     };
     events.said = [this](std::uint32_t process, const std::string& line) { add(said, process, line); };
+    events.greets = [this](start::Contact contact) {
+      const std::lock_guard lock(mutex_);
+      EXPECT_TRUE(contacts.emplace(contact.process, std::move(contact)).second) << "told twice";
+      more_.notify_all();
+    };
     return events;
   }
 
@@ -75,6 +82,7 @@ class Told {
   std::map<std::uint32_t, int> statuses;
   std::map<std::uint32_t, std::string> last_words;
   std::map<std::uint32_t, std::string> said;
+  std::map<std::uint32_t, start::Contact> contacts;
 
  private:
   void add(std::map<std::uint32_t, std::string>& into, std::uint32_t process, const std::string& text) {
@@ -151,6 +159,29 @@ TEST(Local, GetsTheKeyAndEndsWithItsInput) {
   starter.reset();
   EXPECT_EQ(told.said[0], "has key|end|");
   EXPECT_TRUE(told.statuses.empty()) << "after the starter's end nothing but lines is told";
+}
+
+TEST(Local, OneThatGreetsIsHandedOver) {
+  Told told;
+  auto starter = start::make_starter();
+  starter->start({shell(0,
+                        "read key; printf 'good morning\\nAPlib\\r\\nis not all, and \\nthis APlib\\r\\n\\032 is\\n'; "
+                        "read answer; echo heard $answer >&2; cat; exit 4"),
+                  shell(1, "for part in A P l i b '\\r' '\\n' '\\032'; do printf $part; done; read key; cat"),
+                  shell(2, "printf 'APlib\\r\\n'")},
+                 told.events());
+  told.wait([&] { return told.contacts.size() == 2 && told.statuses.contains(2); });
+  const std::string magic(comm::Greeting::magic);
+  EXPECT_TRUE(told.contacts[0].came.starts_with(magic)) << told.contacts[0].came;
+  EXPECT_EQ(told.said[0], "good morning|APlib|is not all, and |this |") << "what came before are lines";
+  EXPECT_EQ(told.contacts[1].came, magic) << "in eight pieces";
+  EXPECT_EQ(told.said[2], "APlib|") << "it only begins like a greeting";
+  EXPECT_TRUE(os::write_all(told.contacts[0].ends.writer.get(), "you\n"));
+  told.wait([&] { return told.said[0].ends_with("|heard you|"); });
+  told.contacts[0].ends = {};  // the end of its input
+  told.wait([&] { return told.statuses.contains(0); });
+  EXPECT_EQ(told.statuses[0], 4);
+  told.contacts.clear();
 }
 
 TEST(Local, EndsAreToldWithStatusAndLastWords) {

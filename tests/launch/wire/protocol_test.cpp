@@ -24,6 +24,7 @@ wire::Prepare some_prepare() {
   wire::Prepare prepare;
   prepare.options = {{"cells", "4x2"}, {"threads", "auto"}};
   prepare.address = "10.0.0.1";
+  prepare.others = {"10.0.0.2", "fe80::1%eth0"};
   prepare.files = {{"/p/heat", {"4f3a", 4711, 0}}, {"/p/libown.so", {"", 12, 99}}};
   prepare.programs = {
       {.name = "./heat", .arguments = {"--points", "300", ""}, .folder = "run-{cid}", .variables = {{"COLOUR", "red"}}},

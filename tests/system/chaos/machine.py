@@ -70,13 +70,19 @@ class Machine:
         host_more=None,
         options=(),
         before=None,
+        beside=(),
+        addresses=True,
         prefix=(),
         environment=None,
         **streams,
     ):
         self.folder = Path(tempfile.mkdtemp(prefix="aplib-chaos-"))
-        self.network = namespaces.Network([f"ws{i + 1}" for i in range(nodes)] + ["desk"], rate, wan=wan)
-        *self.hosts, self.desk = self.network.hosts
+        self.network = namespaces.Network([f"ws{i + 1}" for i in range(nodes)] + [*beside, "desk"], rate, wan=wan)
+        self.hosts, self.beside, self.desk = (
+            self.network.hosts[:nodes],
+            self.network.hosts[nodes:-1],
+            self.network.hosts[-1],
+        )
         self.namespace_of = {os.stat(f"/run/netns/{host.namespace}").st_ino: host for host in self.network.hosts}
         if before:
             before(self)
@@ -87,7 +93,7 @@ class Machine:
             lines += [
                 "[[host]]",
                 f'name = "{host.name}"',
-                f'address = "{host.address}"',
+                f'address = "{host.address}"' if addresses else "",
                 f"cells = {self.CELLS}",
                 "threads = 1",
                 extra,
