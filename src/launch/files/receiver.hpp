@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// Receiver: the other end of a transfer (sender.hpp). It says what is lacking below a folder, and makes it there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/digest.hpp"
+#include "launch/files/frames.hpp"
+#include "launch/files/manifest.hpp"
+#include "launch/files/target.hpp"
+
+namespace aplib::launch::files {
+
+/// One thread at a time. Whatever the sender says, nothing outside the folder changes. What cannot be placed is a
+/// problem of the outcome. It throws only std::bad_alloc, and Error(failed) where the cryptographic library fails.
+class Receiver {
+ public:
+  struct Settings {
+    std::string folder{};  ///< Made if it is not there.
+    Existing existing = Existing::refuse;
+    /// What has come of a large file stays beside its name when the transfer is cut off, and the next one goes on
+    /// behind it. Otherwise nothing stays, even if this process is killed.
+    bool resume = false;
+    std::string host{};  ///< This computer, as in Manifest::host.
+    bool waits = false;  ///< Nothing is made or asked for before accept().
+  };
+  /// Files of fewer bytes are not resumed.
+  static constexpr std::uint64_t resumed_bytes_min = std::uint64_t{1} << 20;
+
+  explicit Receiver(Settings settings) : settings_(std::move(settings)) {}
+
+  /// The next bytes of the stream. The sender is a stranger.
+  void take(std::span<const std::byte> bytes);
+  /// What is to be told to the sender now.
+  [[nodiscard]] wire::Bytes reply() { return std::exchange(replies_, {}); }
+
+  /// The whole manifest has come.
+  [[nodiscard]] bool offered() const noexcept { return offered_; }
+  [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
+  [[nodiscard]] const std::string& sender_host() const noexcept { return sender_host_; }
+  /// Goes on, into `folder`. REQUIRES: offered(), Settings::waits.
+  void accept(std::string folder);
+  /// Ends it. Empty: as if all had come.
+  void decline(const std::string& why);
+
+  [[nodiscard]] bool ended() const noexcept { return ended_; }
+  [[nodiscard]] const Outcome& outcome() const noexcept { return outcome_; }
+
+ private:
+  /// The file that comes.
+  struct Coming {
+    std::uint32_t entry = 0;
+    std::uint64_t bytes = 0;
+    std::int64_t time = 0;
+    std::uint64_t at = 0;
+    Part part{};  ///< None: it cannot be placed, which is a problem already.
+    comm::Sha256 sum{};
+  };
+
+  bool take_frame(const Frame& frame);
+  bool take_entries(Entries entries);
+  bool take_begin(const FileBegin& begin);
+  bool take_data(std::span<const std::byte> bytes);
+  bool take_hole(std::uint64_t bytes);
+  bool take_end(const FileEnd& end);
+  bool take_done(Outcome theirs);
+  void place_coming(const FileEnd& end);
+
+  void answer_all();
+  [[nodiscard]] Answer answer(const Entry& entry);
+  [[nodiscard]] Answer answer_file(const Entry& entry);
+  [[nodiscard]] bool has_room();
+  void finish_folders();
+  void finish();
+
+  const Settings settings_;
+  FrameReader heard_;
+  wire::Bytes replies_;
+  std::string sender_host_;
+  std::vector<Entry> entries_;
+  std::uint64_t path_bytes_ = 0;
+  std::vector<Answer> answers_;  // by entry; Kind::nothing: it does not come, or has come
+  std::optional<Target> target_;
+  std::vector<std::uint32_t> folders_;  // that were made here
+  std::optional<Coming> coming_;
+  std::uint64_t taken_ = 0;
+  std::uint64_t told_ = 0;
+  std::uint64_t window_ = 0;  // the sender's
+  bool begun_ = false;
+  bool pushes_ = false;
+  bool offered_ = false;
+  bool ended_ = false;
+  Outcome outcome_;
+};
+
+}  // namespace aplib::launch::files
