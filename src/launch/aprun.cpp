@@ -35,6 +35,7 @@
 #include "launch/command_line.hpp"
 #include "launch/coordinator/coordinator.hpp"
 #include "launch/ctl/door.hpp"
+#include "launch/files/manifest.hpp"
 #include "launch/mpiexec.hpp"
 #include "launch/node/node.hpp"
 #include "launch/output.hpp"
@@ -184,6 +185,14 @@ void check_modules(const Options& options) {
     const std::vector<comm::FoundModule> found = comm::find_modules(options.module_path, name);
     if (comm::kind_of(found, name) == nullptr) throw Error(Errc::bad_option, comm::unknown_module(found, name));
   }
+}
+
+/// Without a cluster file, all cells are where the files are.
+void refuse_files(const CommandLine& line) {
+  if (line.sent.empty() && line.fetched.empty()) return;
+  throw Error(Errc::bad_option,
+              "--send and --fetch are for hosts of a cluster file (-f): on this computer the files are there already; "
+              "leave them out");
 }
 
 int run(const CommandLine& line, const std::string& prefix) {
@@ -404,6 +413,52 @@ void part_by_programs(const CommandLine& line, cluster::Cluster& cluster) {
   cluster::part_processes(cluster, is_process);
 }
 
+/// Where a file goes in the working folder of a host, if nobody says so: a path below the folder here keeps it.
+std::string target_of(const std::string& source) {
+  const std::filesystem::path path = std::filesystem::path(source).lexically_normal();
+  const std::string target = path.has_filename() ? path.string() : path.parent_path().string();
+  if (files::is_safe_path(target)) return target;
+  const std::string name = std::filesystem::absolute(path).lexically_normal().filename().string();
+  return name.empty() ? std::filesystem::absolute(path).parent_path().filename().string() : name;
+}
+
+std::shared_ptr<const files::Manifest> manifest_of(const std::vector<files::Source>& sources) {
+  auto manifest = std::make_shared<files::Manifest>(files::gather(sources, describe_this_host().host_id));
+  if (!manifest->problems.empty())
+    throw Error(Errc::bad_option, fmt::format("{}", fmt::join(manifest->problems, "\n")));
+  return manifest;
+}
+
+/// Finds the files that go along, and checks that they can be read before anything starts.
+void add_files(const CommandLine& line, const cluster::Cluster& cluster, coordinator::Job& job) {
+  const auto hosts_of = [&cluster](const cluster::ClusterFile& file) {
+    std::vector<bool> hosts;
+    for (const cluster::ClusterHost& host : cluster.hosts) hosts.push_back(file.is_for(host.name));
+    return hosts;
+  };
+  const auto fetch = [&](const cluster::ClusterFile& file) {
+    job.fetched.push_back({file.source, file.target.empty() ? "." : file.target, hosts_of(file)});
+  };
+  for (const cluster::ClusterFile& file : cluster.files) {
+    if (file.fetch) {
+      fetch(file);
+      continue;
+    }
+    const std::string target = file.target.empty() ? target_of(file.source) : file.target;
+    job.sent.push_back({manifest_of({{file.source, target}}), file.replace, hosts_of(file)});
+  }
+  std::vector<files::Source> sources;
+  for (const std::string& text : line.sent) {
+    const auto [path, target] = split_place(text);
+    sources.push_back({path, target.empty() ? target_of(path) : target});
+  }
+  if (!sources.empty()) job.sent.push_back({manifest_of(sources), line.replace, hosts_of({})});
+  for (const std::string& text : line.fetched) {
+    const auto [pattern, folder] = split_place(text);
+    fetch({.source = pattern, .target = folder});
+  }
+}
+
 /// The program's name as the command line has it, or the file.
 coordinator::Job make_job(CommandLine line, cluster::Cluster cluster) {
   coordinator::Job job;
@@ -452,6 +507,7 @@ coordinator::Job make_job(CommandLine line, cluster::Cluster cluster) {
   job.aprun = own_path();
   job.dry_run = line.dry_run;
   job.reach = coordinator::find_reach(cluster.hosts);
+  add_files(line, cluster, job);
   job.cluster = std::move(cluster);
   return job;
 }
@@ -642,6 +698,7 @@ int main(int argc, char** argv) {
     if (const char* const place = std::getenv(aplib::join_variable); place != nullptr && line.direct)
       return run_member(line, prefix, place);
     ::unsetenv(aplib::join_variable);
+    refuse_files(line);
     return choose_processes(line) ? run_processes(line) : run(line, prefix);
   } catch (const aplib::Error& error) {
     tell_user(prefix, error.what());

@@ -17,6 +17,7 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/text.hpp"
+#include "launch/files/manifest.hpp"
 #include "launch/terminal.hpp"
 
 namespace aplib::launch {
@@ -63,6 +64,17 @@ std::string name_problem(const std::string& name) {
     if (word != "cid" && text::nearest(word, known)) return fmt::format("{{{}}}: did you mean {{cid}}?", word);
   }
   return {};
+}
+
+/// What is wrong with a PATH[:TARGET]; empty: nothing.
+std::string sent_problem(const std::string& text) {
+  const auto [path, target] = split_place(text);
+  if (path.empty()) return "a name is missing";
+  if (target.empty() || files::is_safe_path(target)) return {};
+  return fmt::format(
+      "\"{}\" is not in the working folder of a host: use a relative path without ..; folder = \"...\" "
+      "of [[host]] chooses another working folder",
+      target);
 }
 
 class HelpPage : public CLI::Formatter {
@@ -142,6 +154,20 @@ Parser::Parser(CommandLine& into)
                    ? std::string{}
                    : fmt::format("\"{}\" is not a time: use seconds above 0, for example 90 or 0.5", text);
       });
+  app_.add_option("--send", into.sent,
+                  "With -f: a file or folder that each host gets in its working folder before anything starts, under "
+                  "its own path or TARGET; may be repeated.")
+      ->type_name("PATH[:TARGET]")
+      ->allow_extra_args(false)
+      ->check(sent_problem);
+  app_.add_flag("--replace", into.replace, "Let --send replace files that are there and differ.");
+  app_.add_option(
+          "--fetch", into.fetched,
+          "With -f: files of the hosts' working folders that come here, or into FOLDER, when all has ended; may "
+          "be repeated.")
+      ->type_name("PATTERN[:FOLDER]")
+      ->allow_extra_args(false)
+      ->check([](const std::string& text) { return split_place(text).first.empty() ? "a name is missing" : ""; });
   app_.add_flag("--processes", into.processes,
                 "Run each cell as an ordinary process, for programs that cannot be loaded: interpreters and scripts, "
                 "static ones, those that fork.");
@@ -298,6 +324,12 @@ std::optional<int> read_direct(int argc, const char* const* argv, CommandLine& i
 }
 
 }  // namespace
+
+std::pair<std::string, std::string> split_place(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == text.npos) return {text, {}};
+  return {text.substr(0, colon), text.substr(colon + 1)};
+}
 
 std::optional<int> read_command_line(int argc, const char* const* argv, CommandLine& into) {
   std::optional<int> status;

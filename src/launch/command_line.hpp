@@ -28,7 +28,10 @@ struct CommandLine {
   std::optional<double> timeout;  ///< Seconds.
   bool expand = false;            ///< `arguments` have placeholders.
   bool dry_run = false;
-  bool processes = false;  ///< The program's cells are ordinary processes. `others` tell for themselves.
+  std::vector<std::string> sent;     ///< --send: PATH[:TARGET].
+  std::vector<std::string> fetched;  ///< --fetch: PATTERN[:FOLDER].
+  bool replace = false;              ///< What is sent replaces what is there and differs.
+  bool processes = false;            ///< The program's cells are ordinary processes. `others` tell for themselves.
   bool list_modules = false;
   std::string cluster_file;  ///< Empty: all cells are on this computer, in this process.
   std::string cluster_text;  ///< Not empty: the text of such a file, whose name is only for messages.
@@ -42,6 +45,9 @@ struct CommandLine {
 /// Reads the command line and the environment. Returns nothing if there is a program to run. Otherwise it has printed
 /// help or a message, and returns the exit status.
 [[nodiscard]] std::optional<int> read_command_line(int argc, const char* const* argv, CommandLine& into);
+
+/// A path and the text behind its last colon, which may be missing: "a.dat:in/a.dat".
+[[nodiscard]] std::pair<std::string, std::string> split_place(const std::string& text);
 
 /// The text of --help.
 [[nodiscard]] std::string help_text();

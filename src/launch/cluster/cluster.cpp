@@ -22,6 +22,7 @@
 #include "base/text.hpp"
 #include "launch/cluster/document.hpp"
 #include "launch/cluster/keys.hpp"
+#include "launch/files/manifest.hpp"
 
 namespace aplib::launch::cluster {
 namespace {
@@ -90,6 +91,7 @@ bool belongs(const KeyInfo& key, SectionKind section) {
 std::optional<SectionKind> section_kind(std::string_view name) {
   if (name == "machine") return SectionKind::machine;
   if (name == "host") return SectionKind::host;
+  if (name == "file") return SectionKind::file;
   if (name == "comm") return SectionKind::comm;
   return std::nullopt;
 }
@@ -108,6 +110,7 @@ class Reader {
   void read_machine(const Section& section);
   void read_comm(const Section& section);
   void read_host(const Section& section);
+  void read_file(const Section& section);
   /// Applies `entry` to `target` if the section knows its key. Returns the key when all went well.
   const KeyInfo* read_entry(const Entry& entry, SectionKind section, const std::string& subject,
                             const KeyTarget& target);
@@ -116,6 +119,8 @@ class Reader {
                    const std::string& subject);
   void add_hosts(const ClusterHost& host, std::uint32_t count, const std::string& subject);
   void check_hosts();
+  /// Checks that the hosts of files are some.
+  void check_files();
   void complain(Place at, const std::string& text) { problems_.push_back({at, text}); }
   [[nodiscard]] std::string unknown_key(const Entry& entry, SectionKind section) const;
   void throw_problems();
@@ -125,6 +130,7 @@ class Reader {
   std::vector<Problem> problems_;
   std::map<std::string, int> lines_of_names_;
   int hosts_read_ = 0;
+  std::vector<Place> file_hosts_;  // where each file names its hosts
   bool launch_for_all_ = false;
   bool too_many_ = false;
 };
@@ -290,6 +296,58 @@ void Reader::read_host(const Section& section) {
   add_hosts(host, count, subject);
 }
 
+void Reader::read_file(const Section& section) {
+  ClusterFile file;
+  std::string subject(section_text(SectionKind::file));
+  const auto source = std::ranges::find(section.entries, "source", &Entry::key);
+  const auto* text = source == section.entries.end() ? nullptr : std::get_if<std::string>(&source->value.content);
+  if (text != nullptr && text->size() < 60) subject += fmt::format(" {}", quoted(*text));
+  std::set<std::string_view> keys;
+  Place hosts = section.at;
+  Place target = section.at;
+  for (const Entry& entry : section.entries) {
+    const KeyInfo* key = read_entry(entry, SectionKind::file, subject, {.cluster = &cluster_, .file = &file});
+    if (key == nullptr) continue;
+    keys.insert(key->name);
+    if (key->name == "hosts") hosts = entry.value.at;
+    if (key->name == "target") target = entry.value.at;
+  }
+  if (source == section.entries.end()) {
+    complain(section.at, fmt::format("{}: a source is missing: add source = \"input.dat\"", subject));
+    return;
+  }
+  if (file.fetch && keys.contains("replace")) {
+    complain(section.at, fmt::format("{}: replace and fetch contradict each other: what is fetched always replaces; "
+                                     "take replace out",
+                                     subject));
+  }
+  if (!file.fetch && !file.target.empty() && !files::is_safe_path(file.target)) {
+    complain(target, fmt::format("{}: target = {}: not in the working folder of the hosts: use a relative path without "
+                                 "..; folder = \"...\" of [[host]] chooses another working folder",
+                                 subject, quoted(file.target)));
+  }
+  cluster_.files.push_back(std::move(file));
+  file_hosts_.push_back(hosts);
+}
+
+void Reader::check_files() {
+  // Those of an allocation are not known yet.
+  for (std::size_t i = 0; i < cluster_.files.size() && !cluster_.hosts.empty(); ++i) {
+    for (const std::string& name : cluster_.files[i].hosts) {
+      ClusterFile only;
+      only.hosts = {name};
+      if (std::ranges::any_of(cluster_.hosts, [&](const ClusterHost& host) { return only.is_for(host.name); }))
+        continue;
+      std::vector<std::string_view> known;
+      for (const ClusterHost& host : cluster_.hosts) known.emplace_back(host.name);
+      const auto meant = text::nearest(name, known);
+      complain(file_hosts_[i],
+               fmt::format("[[file]]: hosts: {}: no such host: {}", quoted(name),
+                           meant ? fmt::format("did you mean {}?", *meant) : "use the names of [[host]] tables"));
+    }
+  }
+}
+
 /// Checks what several hosts must agree on.
 void Reader::check_hosts() {
   const auto unit = [](const ClusterHost& host) {
@@ -336,8 +394,9 @@ Cluster Reader::read(const Document& document) {
     for (const KeyInfo& key : cluster_keys()) {
       if (key.name == entry.key && hint.empty()) hint = fmt::format(", for this key {}", section_text(key.section));
     }
-    complain(entry.at, fmt::format("{}: keys stand in tables: write [machine], [[host]] or [comm] before it{}",
-                                   quoted(entry.key), hint));
+    complain(entry.at,
+             fmt::format("{}: keys stand in tables: write [machine], [[host]], [[file]] or [comm] before it{}",
+                         quoted(entry.key), hint));
   }
   // [machine] holds for all hosts, wherever it stands.
   for (const Section& section : document.sections) {
@@ -346,16 +405,18 @@ Cluster Reader::read(const Document& document) {
   for (const Section& section : document.sections) {
     const auto kind = section_kind(section.name);
     if (!kind) {
-      constexpr std::array<std::string_view, 3> known{"machine", "host", "comm"};
+      constexpr std::array<std::string_view, 4> known{"machine", "host", "file", "comm"};
       const auto meant = text::nearest(section.name, known);
       complain(section.at, fmt::format("[{}]: unknown table: {}", section.name,
                                        meant ? fmt::format("did you mean {}?", section_text(*section_kind(*meant)))
-                                             : "a cluster file has [machine], [[host]] and [comm]"));
-    } else if (section.element != (*kind == SectionKind::host)) {
+                                             : "a cluster file has [machine], [[host]], [[file]] and [comm]"));
+    } else if (section.element != (*kind == SectionKind::host || *kind == SectionKind::file)) {
       complain(section.at, fmt::format("{}{}{}: write {}", section.element ? "[[" : "[", section.name,
                                        section.element ? "]]" : "]", section_text(*kind)));
     } else if (*kind == SectionKind::host) {
       read_host(section);
+    } else if (*kind == SectionKind::file) {
+      read_file(section);
     } else if (*kind == SectionKind::comm) {
       read_comm(section);
     }
@@ -368,11 +429,22 @@ Cluster Reader::read(const Document& document) {
     cluster_.hosts.push_back(std::move(host));
   }
   check_hosts();
+  check_files();
   throw_problems();
   return std::move(cluster_);
 }
 
 }  // namespace
+
+bool ClusterFile::is_for(std::string_view host) const {
+  const auto is_of = [host](std::string_view name) {
+    if (!host.starts_with(name)) return false;
+    const std::string_view rest = host.substr(name.size());
+    return rest.empty() ||
+           (rest.size() > 1 && rest.front() == '-' && rest.find_first_not_of("0123456789", 1) == rest.npos);
+  };
+  return hosts.empty() || std::ranges::any_of(hosts, is_of);
+}
 
 Cluster parse_cluster(std::string_view text, const std::string& name, const Options& open) {
   return Reader(name, open).read(read_document(text, name));

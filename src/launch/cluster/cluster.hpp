@@ -62,6 +62,20 @@ struct ClusterHost {
   }
 };
 
+/// Files that go along with the machine, or that come back: [[file]].
+struct ClusterFile {
+  std::string source{};  ///< A path of this computer; `fetch`: a pattern of names on the hosts.
+  /// Where it goes in the working folder of the hosts; empty: under its own path or name. `fetch`: a folder of this
+  /// computer; empty: the current one.
+  std::string target{};
+  std::vector<std::string> hosts{};  ///< Empty: all.
+  bool fetch = false;
+  bool replace = false;  ///< Also over a file that is there and differs.
+
+  /// Whether it is for that host; `ws1` means also ws1-1 and others that come from its count.
+  [[nodiscard]] bool is_for(std::string_view host) const;
+};
+
 struct Cluster {
   std::string file;  ///< Path of the cluster file, for messages.
   /// Nothing: "auto", as many cells as suit the hosts.
@@ -77,6 +91,7 @@ struct Cluster {
   /// In the order of the file: host h is process h. Without [[host]]: only this computer. Empty with slurm or pmix and
   /// no [[host]]: the hosts are those of the allocation, made from `defaults`.
   std::vector<ClusterHost> hosts;
+  std::vector<ClusterFile> files;
   ClusterHost defaults;  ///< What [machine] says about all hosts; without a name.
 };
 

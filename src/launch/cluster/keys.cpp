@@ -241,6 +241,30 @@ std::string apply_folder(const KeyTarget& target, const Value& value) {
   return apply_text(target.host->folder, value, "a folder");
 }
 
+std::string apply_source(const KeyTarget& target, const Value& value) {
+  return apply_text(target.file->source, value, "a file");
+}
+std::string apply_target(const KeyTarget& target, const Value& value) {
+  return apply_text(target.file->target, value, "a place for files");
+}
+std::string apply_file_hosts(const KeyTarget& target, const Value& value) {
+  const auto* texts = std::get_if<Value::Texts>(&value.content);
+  if (texts == nullptr || texts->empty())
+    return "not a list of hosts: use their names with commas between them, for example [\"ws1\", \"ws2\"]";
+  target.file->hosts = *texts;
+  return {};
+}
+std::string apply_truth(bool& into, const Value& value) {
+  const auto* truth = std::get_if<bool>(&value.content);
+  if (truth == nullptr) return "neither true nor false: use one of them, without quotes";
+  into = *truth;
+  return {};
+}
+std::string apply_fetch(const KeyTarget& target, const Value& value) { return apply_truth(target.file->fetch, value); }
+std::string apply_replace(const KeyTarget& target, const Value& value) {
+  return apply_truth(target.file->replace, value);
+}
+
 struct KeyRow {
   KeyInfo info;
   std::string (*apply)(const KeyTarget&, const Value&);
@@ -248,6 +272,7 @@ struct KeyRow {
 
 constexpr SectionKind machine = SectionKind::machine;
 constexpr SectionKind host = SectionKind::host;
+constexpr SectionKind file = SectionKind::file;
 
 constexpr std::array rows{
     KeyRow{{machine, "grid", "\"NXxNY\"|N|\"auto\"", "\"auto\"", "1 .. 16384 cells in all",
@@ -308,6 +333,21 @@ constexpr std::array rows{
            apply_ssh_options},
     KeyRow{{host, "aprun", "FILE", "aprun's own path", "", "Path of aprun on the host.", true}, apply_aprun},
     KeyRow{{host, "folder", "FOLDER", "the current folder", "", "Working folder on the host.", true}, apply_folder},
+    KeyRow{{file, "source", "PATH|PATTERN", "", "",
+            "File or folder of this computer that the hosts get; with fetch = true, the names of what comes from them, "
+            "with *, ?, [a-z] and {a,b}."},
+           apply_source},
+    KeyRow{{file, "target", "PATH|FOLDER", "the source's own path or name", "relative, without .. (not for fetch)",
+            "Where it goes in the working folder of a host; with fetch = true, the folder of this computer that gets "
+            "it, \".\" by default."},
+           apply_target},
+    KeyRow{{file, "hosts", "[NAME, ...]", "all hosts", "", "The hosts that get it, or from which it comes."},
+           apply_file_hosts},
+    KeyRow{{file, "fetch", "true|false", "false", "", "The files come from the hosts when the machine has ended."},
+           apply_fetch},
+    KeyRow{{file, "replace", "true|false", "false", "",
+            "Replace a file that is there on a host and differs, instead of not starting."},
+           apply_replace},
 };
 
 const KeyRow* own_row(SectionKind section, std::string_view name) {
@@ -322,7 +362,7 @@ SectionKind section_of(const OptionInfo& option) {
 
 std::vector<KeyInfo> all_keys() {
   std::vector<KeyInfo> keys;
-  for (const SectionKind section : {SectionKind::machine, SectionKind::host, SectionKind::comm}) {
+  for (const SectionKind section : {SectionKind::machine, SectionKind::host, SectionKind::file, SectionKind::comm}) {
     for (const KeyRow& row : rows) {
       if (row.info.section == section) keys.push_back(row.info);
     }
@@ -358,6 +398,8 @@ std::string_view section_text(SectionKind section) {
       return "[machine]";
     case SectionKind::host:
       return "[[host]]";
+    case SectionKind::file:
+      return "[[file]]";
     case SectionKind::comm:
       return "[comm]";
   }

@@ -13,7 +13,7 @@
 
 namespace aplib::launch::cluster {
 
-enum class SectionKind : std::uint8_t { machine, host, comm };
+enum class SectionKind : std::uint8_t { machine, host, file, comm };
 
 /// One row of the table, for people.
 struct KeyInfo {
@@ -31,18 +31,20 @@ struct KeyInfo {
 /// Every key, options included, by section. Keys come before options.
 [[nodiscard]] const std::vector<KeyInfo>& cluster_keys();
 
-/// Where a key of [machine] or [comm] is stored. Keys of hosts are stored in a ClusterHost; in [machine], in the one
+/// Where a key of [machine] or [comm] is stored. Keys of [[file]] are stored in a ClusterFile, keys of hosts in a
+/// ClusterHost; in [machine], in the one
 /// from which the others are copied.
 struct KeyTarget {
   Cluster* cluster = nullptr;
   ClusterHost* host = nullptr;
+  ClusterFile* file = nullptr;
 };
 
 /// Applies a value. Returns what is wrong with it and what to do, as the end of a message, or an empty text. `key` is
 /// an element of cluster_keys().
 [[nodiscard]] std::string apply_key(const KeyInfo& key, const KeyTarget& target, const Value& value);
 
-/// "[machine]", "[[host]]", "[comm]".
+/// "[machine]", "[[host]]", "[[file]]", "[comm]".
 [[nodiscard]] std::string_view section_text(SectionKind section);
 
 }  // namespace aplib::launch::cluster

@@ -20,6 +20,7 @@
 #include "launch/coordinator/coordinator_impl.hpp"
 #include "launch/report.hpp"
 #include "launch/start/launch_method.hpp"
+#include "launch/this_host.hpp"
 #include "launch/wire/connection.hpp"
 #include "launch/wire/endpoint.hpp"
 
@@ -83,10 +84,11 @@ Coordinator::Impl::Impl(Job its_job, Output& its_output, std::unique_ptr<start::
                         tell(process, wire::InputPiece{cell, last, copy});
                       });
                     }),
+      file_carrier(carrier_events(), describe_this_host().host_id),
       starter(std::move(its_starter)) {
   for (std::uint32_t process = 0; process < job.cluster.hosts.size(); ++process)
     nodes.push_back(std::make_unique<KnownNode>(loop, job.cluster.hosts[process].name));
-  files.offer(job.files);
+  for (const wire::FileRef& file : job.files) offered.insert(file.path);
 }
 
 // ---- the start ----
@@ -108,6 +110,9 @@ JobResult Coordinator::Impl::run() {
   output_carrier.finish();
   say_late_lines();
   for (const auto& node : nodes) {
+    if (node->unfetched != 0)
+      not_fetched(fmt::format("{}: its files were not fetched: {}", node->name,
+                              node->lost.empty() ? "that took too long" : node->lost));
     if (node->lines_hidden != 0)
       actions.say(fmt::format("{}: {} more lines of its process are not shown", node->name, node->lines_hidden));
   }
@@ -122,6 +127,7 @@ JobResult Coordinator::Impl::run() {
     for (std::size_t i = 0; i < here.size(); ++i) result.cell_status[here[i]] = statuses[i];
   }
   if (result.reason.empty() && result.status == 0) result.status = status_of_cells();
+  if (not_all_fetched && result.status == 0) result.status = failed_status;
   result.host_status = host_status;
   return std::move(result);
 }
@@ -383,6 +389,7 @@ void Coordinator::Impl::prepare_all() {
     deadline.cancel();
     if (!job.dry_run) output.prepare(shares.grid.count(), job.with_host);  // processes write as soon as they run
   }
+  if (!job.dry_run) expect_files();
   const std::vector<std::string> others = known_addresses();
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     if (keeps(process) && job.dry_run) {
@@ -408,8 +415,10 @@ void Coordinator::Impl::prepare_all() {
     } else {
       use_loadable_files(prepare.programs);
     }
+    if (!job.dry_run) prepare.transfers = transfers_of(process);
     nodes[process]->stage = Stage::preparing;
     tell(process, prepare);
+    if (!job.dry_run) send_files(process);
   }
 }
 
@@ -474,6 +483,7 @@ void Coordinator::Impl::plan_all() {
 void Coordinator::Impl::go() {
   if (!keeps_any()) output.prepare(shares.grid.count(), job.with_host);
   phase = Phase::running;
+  ran = true;
   deadline.cancel();
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     nodes[process]->stage = Stage::running;
@@ -514,8 +524,17 @@ void Coordinator::Impl::fail(int status, const std::string& text) {
 
 void Coordinator::Impl::begin_to_end() {
   deadline.cancel();
-  ending.start(grace, [this] { loop.stop(); });
+  ending.start(grace, [this] { end_by_force(); });
   loop.post([this] { check_over(); });
+}
+
+/// Gives up whoever has not ended by now. Those that have may still send their files.
+void Coordinator::Impl::end_by_force() {
+  if (!fetches()) return loop.stop();
+  by_force = true;
+  for (std::uint32_t process = 0; process < nodes.size(); ++process)
+    if (nodes[process]->stage < Stage::finished) lose(process, "it did not end in time");
+  fetch_moves();
 }
 
 /// Ends the loop when every node has gone or was never here.
@@ -533,7 +552,7 @@ void Coordinator::Impl::take_finished(std::uint32_t process, const wire::Finishe
   node.stage = Stage::finished;
   node.finished = finished;
   if (finished.status != 0 && first_part_status == 0) first_part_status = finished.status;
-  tell(process, wire::Leave{});
+  let_go(process);
   if (keeps(process) && finished.reason.empty() && phase == Phase::preparing) return check_all_come();
   if (all_ended && keeps(process) && !finished.reason.empty())
     return fail(finished.status, early_end(process, finished.reason));
@@ -679,6 +698,8 @@ void Coordinator::Impl::connection_closed(std::uint32_t process, wire::Connectio
   node.connection.reset();
   node.closed = true;
   if (node.stage == Stage::finished || phase >= Phase::ending) {
+    node.lost = why;
+    file_carrier.lose(process);
     node.stage = Stage::gone;
     node.patience.cancel();
     return check_over();
@@ -717,6 +738,8 @@ void Coordinator::Impl::lose(std::uint32_t process, const std::string& why) {
   pulse();
   node.stage = Stage::gone;
   node.patience.cancel();
+  node.lost = why;
+  file_carrier.lose(process);
   if (node.newcomer != nullptr) std::exchange(node.newcomer, nullptr)->drop();
   if (node.connection != nullptr) std::exchange(node.connection, nullptr)->close();
   if (phase == Phase::running) {

@@ -18,6 +18,7 @@
 #include "launch/cluster/cluster.hpp"
 #include "launch/cluster/shares.hpp"
 #include "launch/coordinator/reach.hpp"
+#include "launch/files/manifest.hpp"
 #include "launch/output.hpp"
 #include "launch/program_run.hpp"
 #include "launch/report.hpp"
@@ -27,16 +28,32 @@
 
 namespace aplib::launch::coordinator {
 
+/// Files of the user that go along with a machine.
+struct SentFiles {
+  std::shared_ptr<const files::Manifest> manifest{};
+  bool replace = false;       ///< Also over files that are there and differ.
+  std::vector<bool> hosts{};  ///< By process: whether it gets them.
+};
+
+/// Files that come back when a machine has ended.
+struct FetchedFiles {
+  std::string pattern{};  ///< In the working folder of a process.
+  std::string folder{};   ///< On this computer.
+  std::vector<bool> hosts{};
+};
+
 /// What to run, found and checked.
 struct Job {
   cluster::Cluster cluster{};  ///< Its options are final, except for the grid.
   Reach reach{};
   std::vector<wire::FileRef> files{};  ///< As wire::Prepare has them.
-  RunText text{};                      ///< The grid is not known yet.
-  bool with_host = false;              ///< The program is a host program.
-  bool input_for_all = false;          ///< Each cell has an input file.
-  std::string aprun{};                 ///< Path of aprun, for hosts whose path the cluster file does not give.
-  bool dry_run = false;                ///< Ends when everything is prepared, and says what would run.
+  std::vector<SentFiles> sent{};
+  std::vector<FetchedFiles> fetched{};
+  RunText text{};              ///< The grid is not known yet.
+  bool with_host = false;      ///< The program is a host program.
+  bool input_for_all = false;  ///< Each cell has an input file.
+  std::string aprun{};         ///< Path of aprun, for hosts whose path the cluster file does not give.
+  bool dry_run = false;        ///< Ends when everything is prepared, and says what would run.
 };
 
 /// How a job ended.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,10 +18,10 @@
 #include "comm/job_key.hpp"
 #include "kernel/overseer.hpp"
 #include "launch/coordinator/coordinator.hpp"
+#include "launch/coordinator/file_carrier.hpp"
 #include "launch/coordinator/streams.hpp"
 #include "launch/wire/connection.hpp"
 #include "launch/wire/event_loop.hpp"
-#include "launch/wire/files.hpp"
 #include "launch/wire/run_messages.hpp"
 
 namespace aplib::launch::coordinator {
@@ -67,6 +68,8 @@ struct KnownNode {
   bool has_fault = false;                  ///< It has said so on standard error.
   std::string cause{};                     ///< Why it ended, as far as its starter knows.
   int own_status = 0;                      ///< The status with which it ended by itself.
+  std::size_t unfetched = 0;               ///< Transfers from it that are not over.
+  std::string lost{};                      ///< Why it has gone, or that is not known.
   wire::Timer patience;                    ///< For a better cause.
 };
 
@@ -125,6 +128,7 @@ class Coordinator::Impl {
   void stop_running(int status, const std::string& text);
   void fail(int status, const std::string& text);
   void begin_to_end();
+  void end_by_force();
   void check_over();
   void told_to_end(std::uint32_t process, int signal);
   void end_early(std::uint32_t process, const std::string& why, int status);
@@ -147,6 +151,19 @@ class Coordinator::Impl {
   void say_of(std::uint32_t process, const std::string& line);
   void say_late_lines();
   void say_debug(const std::string& line);
+
+  // Files. coordinator_files.cpp
+  [[nodiscard]] FileCarrier::Events carrier_events();
+  [[nodiscard]] std::vector<wire::TransferText> transfers_of(std::uint32_t process) const;
+  void expect_files();
+  void send_files(std::uint32_t process);
+  bool send_programs(std::uint32_t process, const wire::WantFiles& want);
+  void take_transfer(std::uint32_t process, const wire::Transfer& transfer);
+  void let_go(std::uint32_t process);
+  void transfer_ended(std::uint32_t process, std::uint32_t transfer);
+  void not_fetched(const std::string& problem);
+  void fetch_moves();
+  [[nodiscard]] bool fetches() const;
 
   // Messages. coordinator_messages.cpp
   void take(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body);
@@ -190,8 +207,11 @@ class Coordinator::Impl {
   cluster::Shares shares;
   CellMap cells;  // as planned
   std::optional<Overseer> overseer;
-  bool all_ended = false;  // as the overseer says: nodes may report
-  wire::FileServer files;
+  bool all_ended = false;         // as the overseer says: nodes may report
+  std::set<std::string> offered;  // program files that nodes may ask for
+  bool ran = false;               // so there is something to fetch
+  bool not_all_fetched = false;
+  bool by_force = false;  // whoever has not ended by now is given up
   std::map<std::uint64_t, Inquiry> inquiries;
   std::uint64_t last_inquiry = 0;
 
@@ -212,6 +232,7 @@ class Coordinator::Impl {
   // Their threads use the members above, so they are destroyed first.
   OutputCarrier output_carrier;
   InputCarrier input_carrier;
+  FileCarrier file_carrier;
   std::unique_ptr<start::Starter> starter;
 };
 

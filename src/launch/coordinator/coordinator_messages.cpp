@@ -13,6 +13,7 @@
 #include "launch/coordinator/coordinator_impl.hpp"
 #include "launch/program_path.hpp"
 #include "launch/wire/endpoint.hpp"
+#include "launch/wire/files.hpp"
 
 namespace aplib::launch::coordinator {
 namespace {
@@ -72,12 +73,10 @@ bool Coordinator::Impl::take_of_start(std::uint32_t process, wire::MessageType t
       return with<wire::Ready>(body, [&](const wire::Ready&) { return moves(Stage::loading, Stage::ready); });
     case wire::MessageType::cannot:
       return with<wire::Cannot>(body, [&](const wire::Cannot& cannot) { take_cannot(process, cannot.text); });
-    case wire::MessageType::want_file:
-      return with<wire::WantFile>(body, [&](const wire::WantFile& want) {
-        deadline_moves();
-        wire::Bytes buffer;
-        tell(process, files.answer(want, buffer));
-      });
+    case wire::MessageType::want_files:
+      return with<wire::WantFiles>(body, [&](const wire::WantFiles& want) { return send_programs(process, want); });
+    case wire::MessageType::transfer:
+      return with<wire::Transfer>(body, [&](const wire::Transfer& transfer) { take_transfer(process, transfer); });
     case wire::MessageType::find_program:
       return with<wire::FindProgram>(body, [&](const wire::FindProgram& find) { answer_find(process, find.name); });
     default:
@@ -191,7 +190,7 @@ std::vector<wire::FileRef> Coordinator::Impl::find_files(const std::string& name
   for (const ProgramSummary::File& library : summarize_program(options_of(0), run).libraries)
     if (library.separate) paths.push_back(library.path);
   std::vector<wire::FileRef> all = wire::describe_files(paths);
-  files.offer(all);
+  for (const wire::FileRef& file : all) offered.insert(file.path);
   return all;
 }
 

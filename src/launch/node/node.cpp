@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <glob.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <deque>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -38,6 +40,8 @@
 #include "kernel/process.hpp"
 #include "kernel/programs.hpp"
 #include "launch/cluster/speed.hpp"
+#include "launch/files/receiver.hpp"
+#include "launch/files/sender.hpp"
 #include "launch/node/data_port.hpp"
 #include "launch/node/keeper.hpp"
 #include "launch/node/streams.hpp"
@@ -167,9 +171,12 @@ class Node final : public Supervisor {
   template <class Message>
   Message await();
   void measure(const wire::MeasureSpeed& how);
-  std::string fetch(const wire::FileRef& file);
-  std::string local_or_fetched(const wire::FileRef& file);
-  std::vector<std::string> get_files(const std::vector<wire::FileRef>& files);
+  using Receivers = std::map<std::uint32_t, files::Receiver>;  // by the transfer's number
+  void receive(Receivers& receivers);
+  std::vector<std::string> get_files(const std::vector<wire::FileRef>& files,
+                                     const std::vector<wire::TransferText>& transfers);
+  std::vector<std::string> get_files(const wire::Prepare& prepare);
+  bool send_files(const wire::TransferText& text);
   void finish(const wire::Finished& finished);
 
   const NodeCommand command_;
@@ -185,9 +192,13 @@ class Node final : public Supervisor {
   Letterbox files_;                               // answers about files, for the thread that asked
   Letterbox notes_;                               // of the overseer
   wire::StagedFiles staged_;
-  std::mutex file_mutex_;        // one question about files at a time
-  std::mutex note_mutex_;        // pieces of notes do not mix
-  wire::Bytes unfinished_note_;  // the loop's
+  std::string host_id_;
+  std::uint32_t next_transfer_ = wire::own_transfers;
+  std::vector<wire::TransferText> fetches_;
+  std::atomic<bool> fetching_ = false;  // the run is over, and the launcher fetches files
+  std::mutex file_mutex_;               // one question about files at a time
+  std::mutex note_mutex_;               // pieces of notes do not mix
+  wire::Bytes unfinished_note_;         // the loop's
 
   std::mutex mutex_;  // of what follows, which the main thread makes and the loop's uses
   std::unique_ptr<InputPipes> input_;
@@ -221,12 +232,17 @@ void Node::take(wire::MessageType type, std::span<const std::byte> body) {
         if (input_) input_->take(piece.cell, piece.bytes, piece.last);
       });
     case wire::MessageType::stop:
-      return end_soon();
+      if (!fetching_) end_soon();  // the run is over, and its files count
+      return;
     case wire::MessageType::ask:
       return answer(body);
     case wire::MessageType::program:
-    case wire::MessageType::file_piece:
       return files_.put(type, body);
+    case wire::MessageType::transfer:
+      return (fetching_ ? letters_ : files_).put(type, body);
+    case wire::MessageType::refused:
+      letters_.put(type, body);
+      return files_.close();  // whoever waits for files looks at the letters
     default:
       return letters_.put(type, body);
   }
@@ -497,6 +513,7 @@ wire::Prepare Node::arrive() {
   hello.version = version;
   hello.process = command_.process;
   hello.local = reached_at();
+  host_id_ = hello.host_id;
   connection_->send(hello);
   Letter letter = next();
   while (letter.type == wire::MessageType::measure) {
@@ -576,12 +593,12 @@ int Node::live() {
   Options options;
   for (const wire::NamedValue& option : prepare.options) options.set(option.name, option.value);
   if (!prepare.keeps || options.bind) keep_to_cpus(prepare.cpus);
+  const std::vector<std::string> files = get_files(prepare);
   if (prepare.keeps) return keep(prepare, options);
   if (prepare.programs.size() == 1) {  // then shared libraries may see them, too
     for (const wire::NamedValue& variable : prepare.programs.front().variables)
       ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
   }
-  const std::vector<std::string> files = get_files(prepare.files);
   DataPort port(options, data_address(prepare), key_);
   connection_->send(port.offer());
 
@@ -639,7 +656,14 @@ int Node::live() {
 }
 
 void Node::finish(const wire::Finished& finished) {
+  if (!fetches_.empty()) {
+    fetching_ = true;
+    loop_.post([this] { last_resort_.cancel(); });
+  }
   connection_->send(finished);
+  for (const wire::TransferText& text : fetches_) {
+    if (!send_files(text)) return;
+  }
   for (;;) {
     if (next().type == wire::MessageType::leave) return;
   }
@@ -653,41 +677,122 @@ void Node::measure(const wire::MeasureSpeed& how) {
   connection_->send(wire::SpeedIs{is.speed, is.threads});
 }
 
-/// The path of the file on this host: its own one if the same program is there, or else among the files that were sent.
-std::string Node::local_or_fetched(const wire::FileRef& file) {
-  if (file.identity.same({})) return file.path;  // none of its cells are here
-  try {
-    if (wire::identify_file(file.path).same(file.identity)) return file.path;
-  } catch (const Error&) {  // it is not here
+/// Carries out transfers to this host. Throws Error(failed) with all that did not come.
+void Node::receive(Receivers& receivers) {
+  while (!std::ranges::all_of(receivers, [](const auto& each) { return each.second.ended(); })) {
+    const auto letter = files_.take();
+    if (!letter) throw Gone{};
+    const auto transfer = wire::decode<wire::Transfer>(letter->body);
+    if (letter->type != wire::MessageType::transfer || !transfer)
+      throw Error(Errc::failed, "the launcher does not speak this version's protocol");
+    const auto found = receivers.find(transfer->number);
+    if (found == receivers.end()) continue;  // of one that was given up
+    found->second.take(transfer->bytes);
+    if (const wire::Bytes reply = found->second.reply(); !reply.empty())
+      connection_->send(wire::Transfer{transfer->number, reply});
   }
-  return fetch(file);
+  std::vector<std::string> problems;
+  for (const auto& [number, receiver] : receivers) {
+    std::ranges::copy(receiver.outcome().problems, std::back_inserter(problems));
+    if (receiver.outcome().more_problems != 0)
+      problems.push_back(fmt::format("and {} more files", receiver.outcome().more_problems));
+  }
+  if (!problems.empty()) throw Error(Errc::failed, fmt::format("{}", fmt::join(problems, "; ")));
 }
 
-/// Their paths on this host.
-std::vector<std::string> Node::get_files(const std::vector<wire::FileRef>& files) {
+/// Whether the same program is at that path on this host.
+bool is_here(const wire::FileRef& file) {
+  if (file.identity.same({})) return true;  // none of its cells are here
+  try {
+    return wire::identify_file(file.path).same(file.identity);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// The program files' paths on this host: its own ones if the same programs are there, or else among the files that are
+/// sent. Files of the user come with them.
+std::vector<std::string> Node::get_files(const std::vector<wire::FileRef>& files,
+                                         const std::vector<wire::TransferText>& transfers) {
+  Receivers receivers;
+  for (const wire::TransferText& text : transfers) {
+    if (text.kind == wire::TransferText::Kind::fetch) continue;
+    const bool replaces = text.kind == wire::TransferText::Kind::replace;
+    receivers.try_emplace(
+        text.number, files::Receiver::Settings{
+                         .existing = replaces ? files::Existing::replace : files::Existing::refuse, .host = host_id_});
+  }
+  wire::WantFiles want;
+  for (const wire::FileRef& file : files) {
+    if (!is_here(file)) want.paths.push_back(file.path);
+  }
+  std::string folder;
+  if (!want.paths.empty()) {
+    folder = staged_.next_folder();
+    want.transfer = next_transfer_++;
+    receivers.try_emplace(want.transfer, files::Receiver::Settings{.folder = folder});
+    connection_->send(want);
+  }
+  receive(receivers);
   std::vector<std::string> paths;
-  for (const wire::FileRef& file : files) paths.push_back(local_or_fetched(file));
-  if (staged_.folder().empty()) return paths;
+  const std::vector<std::string> names = wire::names_of(want.paths);
+  for (const wire::FileRef& file : files) {
+    const auto sent = std::ranges::find(want.paths, file.path);
+    if (sent == want.paths.end()) {
+      paths.push_back(file.path);
+      continue;
+    }
+    paths.push_back(folder + "/" + names[static_cast<std::size_t>(sent - want.paths.begin())]);
+    wire::check_file(paths.back(), file);
+  }
+  if (folder.empty()) return paths;
   // Programs find the libraries that were sent in that folder.
   const char* others = std::getenv("LD_LIBRARY_PATH");
-  const std::string all = others != nullptr && *others != '\0' ? staged_.folder() + ":" + others : staged_.folder();
+  const std::string all = others != nullptr && *others != '\0' ? folder + ":" + others : folder;
   ::setenv("LD_LIBRARY_PATH", all.c_str(), 1);
   return paths;
 }
 
-std::string Node::fetch(const wire::FileRef& file) {
-  staged_.begin(file);
-  for (std::uint64_t at = 0;;) {
-    connection_->send(wire::WantFile{file.path, at});
-    const auto letter = files_.take();
-    if (!letter) throw Gone{};
-    const auto piece = wire::decode<wire::FilePiece>(letter->body);
-    if (letter->type != wire::MessageType::file_piece || !piece)
-      throw Error(Errc::failed, "the launcher does not speak this version's protocol");
-    if (!piece->problem.empty()) throw Error(Errc::failed, piece->problem);
-    staged_.write(piece->bytes);
-    at += piece->bytes.size();
-    if (piece->last) return staged_.finish();
+/// Those of the user as well. What is to be fetched in the end is noted.
+std::vector<std::string> Node::get_files(const wire::Prepare& prepare) {
+  std::ranges::copy_if(prepare.transfers, std::back_inserter(fetches_),
+                       [](const auto& text) { return text.kind == wire::TransferText::Kind::fetch; });
+  try {
+    return get_files(prepare.keeps ? std::vector<wire::FileRef>() : prepare.files, prepare.transfers);
+  } catch (const Gone&) {
+    static_cast<void>(next());  // it knows whether the start was called off
+    throw;
+  }
+}
+
+/// The files here that a pattern means, each with the path that it has below the working folder, or else with its name.
+std::vector<files::Source> matches(const std::string& pattern) {
+  std::vector<files::Source> sources;
+  glob_t found{};
+  if (::glob(pattern.c_str(), GLOB_BRACE, nullptr, &found) == 0) {
+    for (std::size_t i = 0; i < found.gl_pathc; ++i) {
+      const std::filesystem::path path = std::filesystem::path(found.gl_pathv[i]).lexically_normal();
+      std::string target = path.has_filename() ? path.string() : path.parent_path().string();
+      if (!files::is_safe_path(target)) target = std::filesystem::path(target).filename().string();
+      sources.push_back({found.gl_pathv[i], target});
+    }
+  }
+  ::globfree(&found);
+  return sources;
+}
+
+/// Sends what the launcher fetches. False: it wants nothing any more.
+bool Node::send_files(const wire::TransferText& text) {
+  files::Sender sender(std::make_shared<files::Manifest>(files::gather(matches(text.pattern), host_id_)), {});
+  for (;;) {
+    for (wire::Bytes bytes = sender.next(); !bytes.empty(); bytes = sender.next())
+      connection_->send(wire::Transfer{text.number, bytes});
+    if (sender.ended()) return true;
+    const Letter letter = next();
+    if (letter.type == wire::MessageType::leave) return false;
+    const auto transfer = wire::decode<wire::Transfer>(letter.body);
+    if (letter.type == wire::MessageType::transfer && transfer && transfer->number == text.number)
+      sender.take(transfer->bytes);
   }
 }
 
@@ -714,7 +819,8 @@ void Node::send_note(std::span<const std::byte> note) {
 std::string Node::program_file(const std::string& file) {
   const std::lock_guard lock(file_mutex_);
   connection_->send(wire::FindProgram{file});
-  const auto letter = files_.take();
+  std::optional<Letter> letter = files_.take();
+  while (letter && letter->type == wire::MessageType::transfer) letter = files_.take();  // of one that was given up
   const auto program = letter ? wire::decode<wire::ProgramIs>(letter->body) : std::nullopt;
   if (!program) throw Error(Errc::failed, "the launcher is gone");
   if (!program->problem.empty() || program->files.empty()) {
@@ -723,7 +829,7 @@ std::string Node::program_file(const std::string& file) {
     throw Error(Errc::failed, program->problem);
   }
   try {
-    return get_files(program->files).front();
+    return get_files(program->files, {}).front();
   } catch (const Gone&) {
     throw Error(Errc::failed, "the launcher is gone");
   }

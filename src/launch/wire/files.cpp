@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +23,6 @@
 
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
-#include "launch/terminal.hpp"
 
 namespace aplib::launch::wire {
 
@@ -131,6 +131,29 @@ std::string identity_text(const FileIdentity& identity) {
                                    : fmt::format("build-id {}", identity.build_id);
 }
 
+void check_file(const std::string& path, const FileRef& announced) {
+  const FileIdentity is = identify_file(path);
+  if (is.same(announced.identity) && is.bytes == announced.identity.bytes) return;
+  throw Error(
+      Errc::failed,
+      fmt::format("{} was changed while it was sent: {} of {} came instead of {} of {}; start again", announced.path,
+                  is.bytes, identity_text(is), announced.identity.bytes, identity_text(announced.identity)));
+}
+
+std::vector<std::string> names_of(const std::vector<std::string>& paths) {
+  std::vector<std::string> names;
+  for (const std::string& path : paths) {
+    // Only the name counts. A path of another host says nothing about folders here.
+    std::string name = std::filesystem::path(path).filename().string();
+    if (name.empty() || name == "." || name == "..") name = "program";
+    const std::string own = name;
+    for (unsigned more = 2; std::ranges::find(names, name) != names.end(); ++more)
+      name = fmt::format("{}.{}", own, more);
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 std::vector<FileRef> describe_files(const std::vector<std::string>& paths) {
   std::vector<FileRef> files;
   for (const std::string& path : paths) {
@@ -139,24 +162,6 @@ std::vector<FileRef> describe_files(const std::vector<std::string>& paths) {
     files.push_back({std::move(absolute), std::move(identity)});
   }
   return files;
-}
-
-void FileServer::offer(const std::vector<FileRef>& files) {
-  for (const FileRef& file : files) offered_.insert(file.path);
-}
-
-FilePiece FileServer::answer(const WantFile& question, Bytes& buffer) const {
-  if (!offered_.contains(question.path)) return {fmt::format("{} was not offered", question.path), true, {}};
-  const os::UniqueFd descriptor(::open(question.path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!descriptor) return {fmt::format("cannot read {}: {}", question.path, std::strerror(errno)), true, {}};
-  buffer.resize(file_piece_bytes);
-  std::size_t got = 0;
-  ssize_t count = 0;
-  while (got < buffer.size() && (count = ::pread(descriptor.get(), buffer.data() + got, buffer.size() - got,
-                                                 static_cast<off_t>(question.at + got))) > 0)
-    got += static_cast<std::size_t>(count);
-  if (count < 0) return {fmt::format("cannot read {}: {}", question.path, std::strerror(errno)), true, {}};
-  return {{}, got < buffer.size(), std::span<const std::byte>(buffer).first(got)};
 }
 
 namespace {
@@ -228,44 +233,17 @@ void StagedFiles::make_folder() {
   }
 }
 
-void StagedFiles::begin(const FileRef& file) {
+std::string StagedFiles::next_folder() {
   if (folder_.empty()) make_folder();
-  descriptor_.reset();
-  file_ = file;
-  // Only the name counts. A path of another host says nothing about folders here.
-  std::string name = std::filesystem::path(file.path).filename().string();
-  if (name.empty() || name == "." || name == "..") name = "program";
-  path_ = folder_ + "/" + name;
-  // Cells may run a program of that name, so it stays as it is.
-  std::error_code ignored;
-  for (unsigned more = 2; std::filesystem::exists(path_, ignored); ++more)
-    path_ = fmt::format("{}/{}.{}", folder_, name, more);
-  descriptor_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0700));
-  if (!descriptor_) throw Error(Errc::failed, fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
-}
-
-void StagedFiles::write(std::span<const std::byte> bytes) {
-  const int error = write_all(descriptor_.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  if (error == 0) return;
-  descriptor_.reset();
-  throw Error(Errc::failed,
-              fmt::format("cannot write {}: {}; TMPDIR names another place", path_, std::strerror(error)));
-}
-
-std::string StagedFiles::finish() {
-  descriptor_.reset();
-  const FileIdentity is = identify_file(path_);
-  if (!is.same(file_.identity) || is.bytes != file_.identity.bytes) {
-    throw Error(
-        Errc::failed,
-        fmt::format("{} was changed while it was sent: {} of {} came instead of {} of {}; start again", file_.path,
-                    is.bytes, identity_text(is), file_.identity.bytes, identity_text(file_.identity)));
+  const std::string folder = fmt::format("{}/{}", folder_, ++folders_);
+  if (::mkdir(folder.c_str(), 0700) != 0) {
+    throw Error(Errc::failed,
+                fmt::format("cannot make the folder {}: {}; TMPDIR names another place", folder, std::strerror(errno)));
   }
-  return path_;
+  return folder;
 }
 
 void StagedFiles::remove() noexcept {
-  descriptor_.reset();
   if (folder_.empty()) return;
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);

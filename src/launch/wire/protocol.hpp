@@ -7,8 +7,9 @@
 //                                    <-  Measure              only for cells = "auto"
 //     Speed                          ->
 //                                    <-  Prepare              options, program, arguments
-//     WantFile                       ->                       where the host lacks it
-//                                    <-  FilePiece ...
+//                                    <-  Transfer ...         of the files that go along (launch/files/frames.hpp)
+//     WantFiles                      ->                       program files, where the host lacks them
+//     Transfer ...                   <-> Transfer ...
 //     Prepared                       ->                       my address for data
 //                                    <-  Plan                 everybody's
 //     Ready                          ->                       loaded, made, nothing runs
@@ -17,6 +18,7 @@
 //                                    <-  Stop                 end within a second
 //     ToldToEnd                      ->                       a signal came: the run shall end
 //     Finished                       ->
+//     Transfer ...                   <-> Transfer ...         of the files to be fetched
 //                                    <-  Leave
 //
 // A node that keeps an ordinary process starts it after Prepare, and passes on its output from then on. The process
@@ -52,8 +54,6 @@ inline constexpr std::size_t message_bytes_max = std::size_t{4} << 20;
 inline constexpr std::size_t message_head_bytes = 5;
 /// Bytes of a piece of output, of input or of a note.
 inline constexpr std::size_t piece_bytes_max = std::size_t{64} << 10;
-/// Bytes of a piece of a file, one piece per request.
-inline constexpr std::size_t file_piece_bytes = std::size_t{1} << 20;
 /// Bytes of a note, all its pieces together.
 inline constexpr std::size_t note_bytes_max = std::size_t{256} << 20;
 
@@ -62,7 +62,7 @@ enum class MessageType : std::uint8_t {
   note,  ///< In both directions.
   hello,
   speed,
-  want_file,
+  want_files,
   prepared,
   ready,
   cannot,
@@ -77,7 +77,7 @@ enum class MessageType : std::uint8_t {
   refused,
   measure,
   prepare,
-  file_piece,
+  transfer,  ///< In both directions.
   plan,
   go,
   written,

@@ -121,6 +121,20 @@ struct ProgramText {
   return programs[at];
 }
 
+/// Files of the user that go along with a machine, or that come back when it has ended.
+struct TransferText {
+  enum class Kind : std::uint8_t { send, replace, fetch, last = fetch };
+  std::uint32_t number = 0;  ///< Of the transfer; below own_transfers.
+  Kind kind = Kind::send;    ///< To the host, also over what is there; or from it.
+  std::string pattern{};     ///< Kind::fetch: of names in the working folder.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.number, self.kind, self.pattern);
+  }
+};
+/// Numbers from here on are those that nodes give.
+inline constexpr std::uint32_t own_transfers = std::uint32_t{1} << 16;
+
 struct Prepare {
   static constexpr auto type = MessageType::prepare;
   std::vector<NamedValue> options{};
@@ -135,10 +149,11 @@ struct Prepare {
   std::vector<std::uint32_t> cpus{};  ///< CPUs to use; empty: all.
   bool keeps = false;                 ///< The node keeps an ordinary process, which is the cell:
   std::uint32_t cell = 0;
+  std::vector<TransferText> transfers{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.options, self.address, self.others, self.files, self.programs, self.entry, self.entry_arguments,
-           self.expand, self.input_for_all, self.cpus, self.keeps, self.cell);
+           self.expand, self.input_for_all, self.cpus, self.keeps, self.cell, self.transfers);
   }
 };
 
@@ -156,25 +171,25 @@ struct Welcome {
   }
 };
 
-/// The host lacks a file of Prepare or ProgramIs. It asks for the next piece, and again when it has that.
-struct WantFile {
-  static constexpr auto type = MessageType::want_file;
-  std::string path{};  ///< The path in that message.
-  std::uint64_t at = 0;
+/// The host lacks files of Prepare or ProgramIs. They come in that order, each under its own name.
+struct WantFiles {
+  static constexpr auto type = MessageType::want_files;
+  std::uint32_t transfer = 0;        ///< The number that the transfer shall have.
+  std::vector<std::string> paths{};  ///< The paths in that message.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.path, self.at);
+    fields(self.transfer, self.paths);
   }
 };
 
-struct FilePiece {
-  static constexpr auto type = MessageType::file_piece;
-  std::string problem{};  ///< Not empty: why it cannot be read.
-  bool last = false;
+/// Bytes of one end of a transfer of files for the other end.
+struct Transfer {
+  static constexpr auto type = MessageType::transfer;
+  std::uint32_t number = 0;
   std::span<const std::byte> bytes{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.problem, self.last, self.bytes);
+    fields(self.number, self.bytes);
   }
 };
 

@@ -39,9 +39,9 @@ constexpr std::string_view beginning = R"(<!-- SPDX-License-Identifier: MIT -->
     aprun -f cluster.toml -g 8x4 --dry-run       another grid; print who would run what and where, and start nothing
 
 A cluster file says which hosts carry the cells of a machine, how a process is started on each, and how the processes
-communicate. It is a [TOML](https://toml.io) file with the tables `[machine]` and `[comm]`, each at most once, and one
-`[[host]]` for each host. All of them can be left out: an empty file is a machine on this computer.
-[cluster.md](cluster.md) is the guide.
+communicate. It is a [TOML](https://toml.io) file with the tables `[machine]` and `[comm]`, each at most once, one
+`[[host]]` for each host, and one `[[file]]` for what goes along. All of them can be left out: an empty file is a
+machine on this computer. [cluster.md](cluster.md) is the guide.
 
 ```toml
 [machine]
@@ -125,6 +125,27 @@ Without any `[[host]]` the machine is on this computer, in one process.
 
 )";
 
+constexpr std::string_view file_text = R"(## [[file]]
+
+```toml
+[[file]]
+source = "input.dat"         # every host gets it, under the same name
+
+[[file]]
+source = "params/ws2"
+target = "params"            # the folder's name there
+hosts = ["ws2"]
+
+[[file]]
+source = "result-*.dat"      # what the hosts have when the machine has ended
+fetch = true
+target = "results"           # the folder here
+```
+
+[cluster.md](cluster.md#files) has the rules.
+
+)";
+
 constexpr std::string_view comm_text = R"(## [comm]
 
 )";
@@ -193,6 +214,8 @@ std::string page() {
   add_table(text, SectionKind::machine, true);
   text += host_text;
   add_table(text, SectionKind::host, false);
+  text += file_text;
+  add_table(text, SectionKind::file, false);
   text += comm_text;
   add_table(text, SectionKind::comm, true);
   return text += ending;

@@ -264,11 +264,57 @@ INSTANTIATE_TEST_SUITE_P(
             R"(c.toml:4:1: [[host]] b: launch: "pmix" is for all hosts or for none, because the other launcher starts them all: write launch = "pmix" in [machine])"},
         Wrong{"[host]\nname = \"a\"", "c.toml:1:2: [host]: write [[host]]"},
         Wrong{"[[machine]]\ngrid = 4", "c.toml:1:1: [[machine]]: write [machine]"},
+        Wrong{"[file]\nsource = \"a\"", "c.toml:1:2: [file]: write [[file]]"},
+        Wrong{"[[file]]\ntarget = \"a\"", "c.toml:1:1: [[file]]: a source is missing: add source = \"input.dat\""},
+        Wrong{"[[file]]\nsource = 7", "c.toml:2:10: [[file]]: source = 7: not a file: use a text in double quotes"},
+        Wrong{
+            "[[file]]\nsource = \"a\"\ntarget = \"../a\"",
+            R"(c.toml:3:10: [[file]] "a": target = "../a": not in the working folder of the hosts: use a relative path without ..; folder = "..." of [[host]] chooses another working folder)"},
+        Wrong{"[[file]]\nsource = \"a\"\nfetch = \"yes\"",
+              "c.toml:3:9: [[file]] \"a\": fetch = \"yes\": neither true nor false: use one of them, without quotes"},
+        Wrong{"[[file]]\nsource = \"a\"\nfetch = true\nreplace = true",
+              "c.toml:1:1: [[file]] \"a\": replace and fetch contradict each other: what is fetched always replaces; "
+              "take "
+              "replace out"},
+        Wrong{
+            "[[file]]\nsource = \"a\"\nhosts = \"ws1\"",
+            R"(c.toml:3:9: [[file]] "a": hosts = "ws1": not a list of hosts: use their names with commas between them, for example ["ws1", "ws2"])"},
+        Wrong{"[[host]]\nname = \"ws1\"\n[[file]]\nsource = \"a\"\nhosts = [\"ws11\"]",
+              R"(c.toml:5:9: [[file]]: hosts: "ws11": no such host: did you mean ws1?)"},
+        Wrong{"[[file]]\nsource = \"a\"\nhost = [\"ws1\"]",
+              R"(c.toml:3:1: [[file]] "a": "host": unknown key: did you mean hosts?)"},
         Wrong{"[hosts]\n", "c.toml:1:2: [hosts]: unknown table: did you mean [[host]]?"},
-        Wrong{"[network]\n", "c.toml:1:2: [network]: unknown table: a cluster file has [machine], [[host]] and [comm]"},
+        Wrong{"[network]\n",
+              "c.toml:1:2: [network]: unknown table: a cluster file has [machine], [[host]], [[file]] and [comm]"},
         Wrong{
             "grid = 4",
-            R"(c.toml:1:1: "grid": keys stand in tables: write [machine], [[host]] or [comm] before it, for this key [machine])"}));
+            R"(c.toml:1:1: "grid": keys stand in tables: write [machine], [[host]], [[file]] or [comm] before it, for this key [machine])"}));
+
+TEST(ClusterFile, FilesAreForTheHostsThatTheyName) {
+  const cluster::Cluster cluster = cluster::parse_cluster(R"(
+[[file]]
+source = "a"
+hosts = ["ws1"]
+[[file]]
+source = "b*"
+fetch = true
+target = "/results"
+[[host]]
+name = "ws1"
+count = 2
+[[host]]
+name = "ws10"
+)",
+                                                          "c.toml");
+  ASSERT_EQ(cluster.files.size(), 2U);
+  EXPECT_TRUE(cluster.files[0].is_for("ws1"));
+  EXPECT_TRUE(cluster.files[0].is_for("ws1-2"));
+  EXPECT_FALSE(cluster.files[0].is_for("ws10"));
+  EXPECT_FALSE(cluster.files[0].is_for("ws1-a"));
+  EXPECT_TRUE(cluster.files[1].is_for("ws10"));
+  EXPECT_TRUE(cluster.files[1].fetch);
+  EXPECT_EQ(cluster.files[1].target, "/results");
+}
 
 struct NoToml {
   const char* text;

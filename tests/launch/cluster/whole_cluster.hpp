@@ -28,6 +28,14 @@ command = "rsh {host} {quoted-cmd}"
 cells = "auto"
 count = 2
 speed-command = "echo 1"
+[[file]]
+source = "input.dat"
+target = "in/input.dat"
+hosts = ["ws1", "ws9"]
+replace = true
+[[file]]
+source = "out-*"
+fetch = true
 [comm]
 module = ["shm", "tcp"]
 ports = "5100-5120"

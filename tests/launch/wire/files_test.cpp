@@ -23,8 +23,6 @@ namespace {
 
 using test::Folder;
 
-std::span<const std::byte> view_of(const std::string& text) { return std::as_bytes(std::span(text)); }
-
 TEST(FileIdentity, BuildIdsCountWhereThereAreSome) {
   const Folder folder;
   const std::string one = folder.compile("one", "int cell_main(void) { return 0; }", "-Wl,--build-id=0x1234abcd");
@@ -69,25 +67,20 @@ TEST(FileIdentity, DamagedFilesDoNoHarm) {
 }
 
 TEST(StagedFiles, AreThereForTheOwnerAloneAndGoInTheEnd) {
-  const Folder folder;
-  const std::string text = "program";
-  const wire::FileRef file{"/far/away/prog", wire::identify_file(folder.write("prog", text))};
-  std::string path;
   std::string place;
   {
     wire::StagedFiles staged;
     EXPECT_TRUE(staged.folder().empty());
-    staged.begin(file);
-    staged.write(view_of(text.substr(0, 3)));
-    staged.write(view_of(text.substr(3)));
-    path = staged.finish();
+    const std::string first = staged.next_folder();
+    const std::string second = staged.next_folder();
+    EXPECT_NE(first, second);
     place = staged.folder();
-    struct stat status {};
-    ASSERT_EQ(::stat(place.c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 0777, 0700U);
-    ASSERT_EQ(::stat(path.c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 0777, 0700U);
-    EXPECT_EQ(std::filesystem::path(path).filename(), "prog");
+    for (const std::string& folder : {place, first, second}) {
+      struct stat status {};
+      ASSERT_EQ(::stat(folder.c_str(), &status), 0);
+      EXPECT_EQ(status.st_mode & 0777, 0700U);
+    }
+    std::ofstream(second + "/prog") << "program";
   }
   EXPECT_FALSE(std::filesystem::exists(place));
 }
@@ -95,11 +88,10 @@ TEST(StagedFiles, AreThereForTheOwnerAloneAndGoInTheEnd) {
 TEST(StagedFiles, RefuseWhatIsNotWhatWasAnnounced) {
   const Folder folder;
   const wire::FileRef file{"/far/prog", wire::identify_file(folder.write("prog", "program"))};
-  wire::StagedFiles staged;
-  staged.begin(file);
-  staged.write(view_of("progrom"));
+  EXPECT_NO_THROW(wire::check_file(folder / "prog", file));
+  folder.write("prog", "progrom");
   try {
-    static_cast<void>(staged.finish());
+    wire::check_file(folder / "prog", file);
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("/far/prog was changed while it was sent"), std::string::npos);
@@ -107,27 +99,8 @@ TEST(StagedFiles, RefuseWhatIsNotWhatWasAnnounced) {
 }
 
 TEST(StagedFiles, NamesFromElsewhereLeadNowhere) {
-  const Folder folder;
-  wire::StagedFiles staged;
-  for (const char* name : {"/a/..", "..", "", "/"}) {
-    staged.begin({name, wire::identify_file(folder.write("empty", ""))});
-    EXPECT_EQ(std::filesystem::path(staged.finish()).parent_path(), staged.folder()) << name;
-  }
-}
-
-TEST(StagedFiles, OneOfTheSameNameLeavesTheOtherAsItIs) {
-  const Folder folder;
-  const auto stage = [&](wire::StagedFiles& staged, const std::string& text) {
-    staged.begin({"/far/prog", wire::identify_file(folder.write("prog", text))});
-    staged.write(view_of(text));
-    return staged.finish();
-  };
-  wire::StagedFiles staged;
-  const std::string first = stage(staged, "a program that cells run");
-  const std::string second = stage(staged, "another");
-  EXPECT_NE(first, second);
-  EXPECT_EQ(folder.read(first), "a program that cells run");
-  EXPECT_EQ(folder.read(second), "another");
+  EXPECT_EQ(wire::names_of({"/a/..", "..", "", "/", "/a/prog", "/b/prog", "prog.2"}),
+            (std::vector<std::string>{"program", "program.2", "program.3", "program.4", "prog", "prog.2", "prog.2.2"}));
 }
 
 TEST(StagedFiles, AreNotPutWhereNothingMayBeExecuted) {
@@ -139,7 +112,7 @@ TEST(StagedFiles, AreNotPutWhereNothingMayBeExecuted) {
       ::_exit(77);
     ::setenv("TMPDIR", folder.path().c_str(), 1);
     wire::StagedFiles staged;
-    staged.begin({"/far/prog", {"", 0, 1}});
+    static_cast<void>(staged.next_folder());
     const bool elsewhere = !staged.folder().starts_with(folder.path());
     staged.remove();
     ::_exit(elsewhere ? 0 : 1);
@@ -158,8 +131,7 @@ TEST(StagedFiles, GoWhenTheProcessIsKilled) {
   if (child == 0) {
     ::setenv("TMPDIR", folder.path().c_str(), 1);
     wire::StagedFiles staged;
-    staged.begin({"/far/prog", {"", 0, 1}});
-    staged.write(view_of("half of i"));
+    std::ofstream(staged.next_folder() + "/prog") << "half of i";
     [[maybe_unused]] const ssize_t written = ::write(ends[1], "x", 1);
     ::pause();
   }
@@ -171,27 +143,6 @@ TEST(StagedFiles, GoWhenTheProcessIsKilled) {
   while (!std::filesystem::is_empty(folder.path())) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ::close(ends[0]);
   ::close(ends[1]);
-}
-
-TEST(FileServer, GivesWhatItOffersPieceByPieceAndNothingElse) {
-  const Folder folder;
-  std::string text(3 * wire::file_piece_bytes / 2, 'x');
-  text.back() = 'y';
-  const auto files = wire::describe_files({folder.write("prog", text)});
-  wire::FileServer server;
-  server.offer(files);
-  std::string got;
-  wire::Bytes buffer;
-  for (bool last = false; !last;) {
-    const wire::FilePiece piece = server.answer({files[0].path, got.size()}, buffer);
-    ASSERT_EQ(piece.problem, "");
-    got.append(reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size());
-    last = piece.last;
-  }
-  EXPECT_EQ(got, text);
-  EXPECT_NE(server.answer({"/etc/passwd", 0}, buffer).problem, "");
-  std::filesystem::remove(files[0].path);
-  EXPECT_NE(server.answer({files[0].path, 0}, buffer).problem.find("No such file"), std::string::npos);
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ wire::Prepare some_prepare() {
   prepare.expand = true;
   prepare.input_for_all = true;
   prepare.cpus = {0, 1, 5};
+  prepare.transfers = {{0, wire::TransferText::Kind::replace, ""}, {1, wire::TransferText::Kind::fetch, "out*"}};
   return prepare;
 }
 
@@ -45,7 +46,7 @@ std::map<wire::MessageType, wire::Bytes> one_of_each(const wire::Bytes& piece) {
   add(wire::Note{true, piece});
   add(wire::Hello{1, "0.1.0", 3, "ws1", "boot", "10.0.0.1", 77, {0, 1}});
   add(wire::SpeedIs{2.5, 4});
-  add(wire::WantFile{"/p/heat", 65536});
+  add(wire::WantFiles{wire::own_transfers, {"/p/heat", "/p/libown.so"}});
   add(wire::Prepared{"tcp=10.0.0.1:5100", {{"rdma", "no RDMA device is there"}}, ""});
   add(wire::Ready{});
   add(wire::Cannot{"no"});
@@ -60,7 +61,7 @@ std::map<wire::MessageType, wire::Bytes> one_of_each(const wire::Bytes& piece) {
   add(wire::Refused{"no"});
   add(wire::MeasureSpeed{1, 2.0, "cmd", "auto", true, {1, 2}});
   add(some_prepare());
-  add(wire::FilePiece{"", true, piece});
+  add(wire::Transfer{3, piece});
   add(wire::Plan{"id", {"a:1", "b:2"}, CellMap::consecutive(std::array<std::uint32_t, 2>{2, 2}), {"a", "b"}});
   add(wire::Go{});
   add(wire::Written{9});

@@ -73,8 +73,8 @@ void try_stream(std::span<const std::byte> stream) {
     if (!head) return;
     promise(head->bytes <= message_bytes_max && head->type <= MessageType::last, "heads have limits");
     const auto body = stream.subspan(message_head_bytes, std::min(head->bytes, stream.size() - message_head_bytes));
-    try_message<Beat, Note, Hello, SpeedIs, WantFile, Prepared, Ready, Cannot, OutputPiece, Flush, EndedCell, Warning,
-                WantInput, FindProgram, Finished, Answer, Refused, MeasureSpeed, Prepare, FilePiece, Plan, Go, Written,
+    try_message<Beat, Note, Hello, SpeedIs, WantFiles, Prepared, Ready, Cannot, OutputPiece, Flush, EndedCell, Warning,
+                WantInput, FindProgram, Finished, Answer, Refused, MeasureSpeed, Prepare, Transfer, Plan, Go, Written,
                 InputPiece, Stop, ProgramIs, Leave, Ask, ToldToEnd>(head->type, body);
     if (const auto start = read_hello_start(body)) {
       for (const char c : start->version) promise(c >= ' ' && c <= '~', "versions can be printed");
@@ -115,6 +115,7 @@ std::vector<Input> seeds() {
   prepare.programs = {{0, 0, "heat", {"--points", "300", ""}, "/data/%h", {{"OMP_NUM_THREADS", "2"}}},
                       {6, 1, "./own", {}, "", {}}};
   prepare.cpus = {0, 1, 5};
+  prepare.transfers = {{0, TransferText::Kind::replace, ""}, {1, TransferText::Kind::fetch, "out*"}};
   Plan plan{"id", {"tcp=a:1", "shm=4f1c;tcp=b:2"}, CellMap(), {"a", "b"}};
   constexpr std::uint32_t counts[] = {2, 3, 0, 1};
   plan.cells = CellMap::consecutive(counts);
@@ -122,8 +123,8 @@ std::vector<Input> seeds() {
   add(MeasureSpeed{1, 2.0, "cmd", "auto", true, {1, 2}});
   add(SpeedIs{2.5, 4});
   add(prepare);
-  add(WantFile{"/p/heat", 65536});
-  add(FilePiece{"", true, piece});
+  add(WantFiles{own_transfers, {"/p/heat", "/p/libown.so"}});
+  add(Transfer{3, piece});
   add(Prepared{"shm=4f1c;tcp=10.0.0.1:5100;rdma=[fe80::1]:7", {{"rdma", "no device"}}, "slow"});
   add(plan);
   add(Ready{});
