@@ -32,6 +32,7 @@ class SshMachine(unittest.TestCase):
     """Machines that are started by ssh."""
 
     BESIDE = ()
+    ADDRESSES = False  # in the cluster file
 
     def setUp(self):
         reason = servers.missing(servers.Sshd.NEEDS)
@@ -50,9 +51,13 @@ class SshMachine(unittest.TestCase):
             self.prepare(made, started[0])
 
         def by_ssh(host):
+            more = (host_more or {}).get(host.name, "")
+            more = more(host) if callable(more) else more
+            if "launch" in more:
+                return more
             return (
                 f'launch = "ssh"\nssh = "{host.address}"\nssh-options = ["-F", "{started[0].folder.path}/ssh_config"]\n'
-                + (host_more or {}).get(host.name, "")
+                + more
             )
 
         running = Machine(
@@ -61,7 +66,7 @@ class SshMachine(unittest.TestCase):
             arguments,
             before=start_servers,
             beside=self.BESIDE,
-            addresses=not self.BESIDE,
+            addresses=self.ADDRESSES,
             host_more={f"ws{i + 1}": by_ssh for i in range(3)},
             **options,
         )
@@ -86,6 +91,8 @@ class SshMachine(unittest.TestCase):
 
 
 class BySsh(SshMachine):
+    ADDRESSES = True
+
     def test_runs(self):
         running = self.run_machine(1000)
         self.check_end(running, 0, None)
@@ -127,6 +134,30 @@ class BySsh(SshMachine):
             r"^aprun: host 'ws2': ssh reached it, but there is no /opt/no/aprun.*; install APlib there, .*; nothing was"
             r" started$",
         )
+
+
+class Mixed(SshMachine):
+    """One node by ssh, one beside aprun, and one by a command, which alone calls aprun back."""
+
+    KINDS = {
+        "ws2": 'launch = "local"',
+        "ws3": lambda host: f'launch = "command"\ncommand = "nsenter --net=/run/netns/{host.namespace} -- {{cmd}}"',
+    }
+
+    def test_runs(self):
+        running = self.run_machine(1000, host_more=self.KINDS)
+        self.check_end(running, 0, None)
+        self.assertEqual(running.lines, ["all run", "all done"])
+
+    def test_addresses(self):
+        running = self.run_machine(host_more=self.KINDS, options=["--dry-run"])
+        self.check_end(running, 0, None)
+        for host, why in (
+            (running.hosts[0], "by which ssh reached it"),
+            (running.desk, "from which it reaches the others"),
+            (running.hosts[2], "by which it reached aprun"),
+        ):
+            self.assertTrue([line for line in running.lines if line.endswith(f"{host.address}  {why}")], running.lines)
 
 
 class ByJump(SshMachine):
