@@ -30,8 +30,11 @@ bool write_at(int descriptor, std::span<const std::byte> bytes, std::uint64_t at
 }
 
 std::string size_text(std::uint64_t bytes) {
-  constexpr double mega = 1e6;
-  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / mega);
+  constexpr std::uint64_t kilo = 1000;
+  if (bytes < kilo) return fmt::format("{} bytes", bytes);
+  const bool small = bytes < kilo * kilo;
+  return fmt::format("{:.1f} {}", static_cast<double>(bytes) / static_cast<double>(small ? kilo : kilo * kilo),
+                     small ? "kB" : "MB");
 }
 
 bool is_sound(const Entry& entry) {
@@ -206,8 +209,8 @@ bool Receiver::has_room() {
   }
   const auto free = target_->free_bytes();
   if (!free || needed <= *free) return true;
-  decline(fmt::format("{} lacks space: {} are to come, and {} are free there; make room, or choose another folder",
-                      shown(target_->folder()), size_text(needed), size_text(*free)));
+  decline(fmt::format("cannot write {}: {}: {} are to come, and {} are free there; make room, or choose another folder",
+                      shown(target_->folder()), std::strerror(ENOSPC), size_text(needed), size_text(*free)));
   return false;
 }
 

@@ -693,7 +693,8 @@ void Node::receive(Receivers& receivers) {
   }
   std::vector<std::string> problems;
   for (const auto& [number, receiver] : receivers) {
-    std::ranges::copy(receiver.outcome().problems, std::back_inserter(problems));
+    const char* remedy = number >= wire::own_transfers ? "; TMPDIR names another place" : "";
+    for (const std::string& problem : receiver.outcome().problems) problems.push_back(problem + remedy);
     if (receiver.outcome().more_problems != 0)
       problems.push_back(fmt::format("and {} more files", receiver.outcome().more_problems));
   }

@@ -288,7 +288,8 @@ TEST_F(Transfer, AFullDiskIsToldBeforeAnythingIsWritten) {
         ::mount("none", to().c_str(), "tmpfs", 0, "size=2m") != 0)
       ::_exit(77);
     const Transferred done = transfer(tree(), how());
-    const bool told = contains(problems(done), "lacks space: 3.0 MB are to come, and 2.1 MB are free there");
+    const bool told =
+        contains(problems(done), "No space left on device: 3.0 MB are to come, and 2.1 MB are free there");
     const bool nothing = !fs::exists(to() / "tree/big") && done.bytes < 10'000;
     // A sender that does not say what it has meets the disk itself.
     files::Manifest manifest = tree();
