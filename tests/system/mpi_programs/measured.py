@@ -19,9 +19,12 @@ class Measured:
         self.answers = {}  # name of library: answers of its first good run
 
     @property
+    def name(self):
+        return self.case.program.rpartition("/")[2] or self.program.name
+
+    @property
     def title(self):
-        name = self.case.program.rpartition("/")[2] or self.program.name
-        return f"{name} on {self.case.ranks} rank{'s' if self.case.ranks > 1 else ''}"
+        return f"{self.name} on {self.case.ranks} rank{'s' if self.case.ranks > 1 else ''}"
 
     def add(self, library, done):
         """Takes a run; says what is wrong with it. Wrong is only what APlib does: peers may be slow or absent."""

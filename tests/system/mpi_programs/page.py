@@ -42,12 +42,12 @@ def verdict(target, ratios):
 def rows(measured, libraries):
     """The cells of each figure of each case."""
     for each in measured:
-        base = next((other for other in measured if other.program is each.program and other.case.ranks > 1), each)
+        base = next((other for other in measured if other.name == each.name and other.case.ranks > 1), each)
         for figure in each.program.figures:
             ups, peer = each.speed_ups(figure) or ([], "")
             scales = each.scales(figure, base) if each.case.ranks > base.case.ranks else []
             yield [
-                each.program.name, str(each.case.ranks), f"{figure.name}, {figure.unit}",
+                each.name, str(each.case.ranks), f"{figure.name}, {figure.unit}",
                 *(number(each.median(library.name, figure)) for library in libraries),
                 ratio(ups, f" ({peer})") or "-", verdict(each.case.peer_target, ups),
                 ratio(scales), verdict(each.case.own_target, scales),
