@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* MPI-IO: all ranks write, and read, 1 GiB of one file together. Pieces of the ranks, of the figure's size, lie in turn
  * in the file. Each call moves 32 MiB of each rank. */
-#ifdef AMPI
-typedef int no_files; /* it has no MPI-IO */
-#else
 #include <mpi.h>
+
+#ifndef AMPI /* it has no MPI-IO */
 #include <stdio.h>
 #include <string.h>
 

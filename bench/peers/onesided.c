@@ -2,10 +2,9 @@
 /* One-sided operations of rank 0 on rank 1, with passive targets, in windows of memory that the library itself has
  * allocated (so that it may share the memory): put to visibility, and back; streams of puts and of gets; get, fetch and
  * add; and put with a fence. */
-#ifdef AMPI
-typedef int no_one_sided_operations; /* its windows have no MPI_Win_flush */
-#else
 #include <mpi.h>
+
+#ifndef AMPI /* its windows have no MPI_Win_flush */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
