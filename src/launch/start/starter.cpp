@@ -11,7 +11,6 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -22,6 +21,7 @@
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/os/thread.hpp"
+#include "base/text.hpp"
 #include "comm/greeting.hpp"
 #include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
@@ -99,6 +99,7 @@ class AllMethods : public Starter {
   void take_stream(Launch& launch, Child::Stream stream);
   void take_greeting(Launch& launch, std::string_view came);
   void take_line(Launch& launch, Child::Stream stream, std::string_view line);
+  void take_words(Launch& launch, Child::Stream stream, Node* node, std::string_view line);
   void take_end(Launch& launch, int status);
   void tell_failed(Node& node, const std::string& text);
   void tell_ended(Node& node, int status);
@@ -368,24 +369,28 @@ void AllMethods::take_line(Launch& launch, Child::Stream stream, std::string_vie
       if (found != launch.by_label.end()) node = &launch.nodes[found->second];
     }
   }
-  const auto number_after = [&](std::string_view word) {
-    long number = 0;
-    std::from_chars(line.data() + word.size(), line.data() + line.size(), number);
+  // A mark may stand behind something that was written without an end of line.
+  const auto number_behind = [&](std::string_view word) {
+    const std::size_t at = line.rfind(word);
+    const auto number = at == line.npos ? std::nullopt : text::parse_number(line.substr(at + word.size()));
+    if (number && at > 0) take_words(launch, stream, node, line.substr(0, at));
     return number;
   };
-  if (node != nullptr && line.starts_with(mark::begins)) {
+  if (node == nullptr) return take_words(launch, stream, node, line);
+  if (const auto group = number_behind(mark::begins)) {
     node->end.began = true;
     if (launch.method->has_foreword()) node->end.words.clear();
-    node->group = number_after(mark::begins);
+    node->group = static_cast<long>(*group);
     end_turn(launch);
     return;
   }
-  if (node != nullptr && line.starts_with(mark::no_folder)) {
+  if (line.starts_with(mark::no_folder)) {
     node->end.lost_folder = line.substr(mark::no_folder.size());
     return;
   }
-  if (node != nullptr && node->end.began && line.starts_with(mark::ends)) {
-    node->status = static_cast<int>(number_after(mark::ends));
+  const auto status = node->end.began ? number_behind(mark::ends) : std::nullopt;
+  if (status) {
+    node->status = static_cast<int>(*status);
     node->end.told = true;
     if (launch.method->together()) {  // srun ends with the last of them
       node->end.status = *node->status;
@@ -394,6 +399,11 @@ void AllMethods::take_line(Launch& launch, Child::Stream stream, std::string_vie
     }
     return;
   }
+  take_words(launch, stream, node, line);
+}
+
+/// A line of a node, or of what starts all.
+void AllMethods::take_words(Launch& launch, Child::Stream stream, Node* node, std::string_view line) {
   for (Node& each : launch.nodes) {
     if (node != nullptr && &each != node) continue;
     each.end.words.emplace_back(line);

@@ -25,7 +25,7 @@ RING = PROGRAMS / "ring"
 ECHO = PROGRAMS / "echo"
 
 # A login shell that prints on both streams before it runs what it is asked to.
-NOISE = """ForceCommand echo Be welcome; echo "A motto" >&2; printf "no end of line"; eval "$SSH_ORIGINAL_COMMAND\""""
+NOISE = """ForceCommand echo Be welcome; printf "no end"; printf "no end" >&2; eval "$SSH_ORIGINAL_COMMAND\""""
 
 
 class SshMachine(unittest.TestCase):
@@ -213,7 +213,7 @@ class ByJump(SshMachine):
             )
 
     def test_killed_node(self):
-        running = self.run_machine()
+        running = self.run_machine(sshd_more=NOISE)
         running.wait_for("all run")
         os.kill(running.node(running.hosts[1]), signal.SIGKILL)
         self.check_end(running, LOST, r"^aprun: ws2 \(cells 2-3\) is lost: its process was killed by signal 9")

@@ -107,6 +107,9 @@ class Ssh(unittest.TestCase):
             self.one([STAND_IN, "exit", status]).wait(f"ended 0 {status} ")
         run = self.one([STAND_IN, "kill", "KILL"])
         run.wait("ended 0 137 ")
+        run = self.one([STAND_IN, "break", 7])  # in the middle of a line
+        run.wait("ended 0 7 ")
+        run.wait("said 0 in the middle of a$")
 
     def test_login_refused(self):
         other = servers.Sshd(authorize=False)
