@@ -16,7 +16,7 @@ constexpr std::chrono::seconds fetch_patience{30};  // without any byte of a fil
 
 /// Of the windows of all nodes together, which may all wait in our memory.
 constexpr std::size_t windows_max = std::size_t{512} << 20;
-constexpr std::size_t window_min = std::size_t{1} << 20;
+constexpr std::size_t window_min = 4 * files::chunk_bytes;
 
 std::size_t window_for(std::size_t nodes) {
   return std::clamp(windows_max / std::max<std::size_t>(nodes, 1), window_min, files::window_bytes);
@@ -45,11 +45,11 @@ std::vector<wire::TransferText> Coordinator::Impl::transfers_of(std::uint32_t pr
   std::vector<wire::TransferText> texts;
   std::uint32_t number = 0;
   for (const SentFiles& files : job.sent) {
-    if (files.hosts[process]) texts.push_back({number, files.replace ? Kind::replace : Kind::send, {}});
+    if (files.hosts[process]) texts.push_back({number, files.replace ? Kind::replace : Kind::send, {}, 0});
     ++number;
   }
   for (const FetchedFiles& files : job.fetched) {
-    if (files.hosts[process]) texts.push_back({number, Kind::fetch, files.pattern});
+    if (files.hosts[process]) texts.push_back({number, Kind::fetch, files.pattern, window_for(nodes.size())});
     ++number;
   }
   return texts;
@@ -94,7 +94,7 @@ bool Coordinator::Impl::send_programs(std::uint32_t process, const wire::WantFil
 void Coordinator::Impl::take_transfer(std::uint32_t process, const wire::Transfer& transfer) {
   deadline_moves();
   fetch_moves();
-  file_carrier.take(process, transfer.number, transfer.bytes);
+  if (!file_carrier.take(process, transfer.number, transfer.bytes)) misspoken(process);
 }
 
 /// A node has finished. It leaves when its files have been fetched.

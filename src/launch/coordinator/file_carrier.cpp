@@ -13,6 +13,9 @@
 namespace aplib::launch::coordinator {
 namespace {
 
+/// Of a process: a window, and the answers of a receiver about as many files as there may be.
+constexpr std::size_t untaken_max = files::window_bytes + (std::size_t{256} << 20);
+
 /// Where a process has a file of that path.
 struct Found {
   const files::Entry* entry = nullptr;
@@ -68,9 +71,21 @@ void FileCarrier::expect(std::uint32_t transfer, Fetch fetch) {
   });
 }
 
-void FileCarrier::take(std::uint32_t process, std::uint32_t transfer, std::span<const std::byte> bytes) {
-  order(
-      [this, process, transfer, copy = wire::Bytes(bytes.begin(), bytes.end())] { take_now(process, transfer, copy); });
+bool FileCarrier::take(std::uint32_t process, std::uint32_t transfer, std::span<const std::byte> bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::size_t& untaken = untaken_[process];
+    if (untaken > untaken_max) return false;
+    untaken += bytes.size();
+  }
+  order([this, process, transfer, copy = wire::Bytes(bytes.begin(), bytes.end())] {
+    {
+      const std::lock_guard lock(mutex_);
+      untaken_[process] -= copy.size();
+    }
+    take_now(process, transfer, copy);
+  });
+  return true;
 }
 
 void FileCarrier::lose(std::uint32_t process) {

@@ -53,8 +53,8 @@ class FileCarrier {
   void send(std::uint32_t process, std::uint32_t transfer, std::shared_ptr<const files::Manifest> manifest,
             files::Sender::Settings settings);
   void expect(std::uint32_t transfer, Fetch fetch);
-  /// What a process says about a transfer.
-  void take(std::uint32_t process, std::uint32_t transfer, std::span<const std::byte> bytes);
+  /// What a process says about a transfer. False: it says more than a window allows before anybody could hear it.
+  [[nodiscard]] bool take(std::uint32_t process, std::uint32_t transfer, std::span<const std::byte> bytes);
   /// The process has gone, and nothing more comes of its files.
   void lose(std::uint32_t process);
 
@@ -90,6 +90,7 @@ class FileCarrier {
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   std::deque<std::function<void()>> orders_;
+  std::map<std::uint32_t, std::size_t> untaken_;  // bytes of a process in them
   bool closing_ = false;
   std::thread thread_;
 };

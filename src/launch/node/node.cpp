@@ -784,7 +784,8 @@ std::vector<files::Source> matches(const std::string& pattern) {
 
 /// Sends what the launcher fetches. False: it wants nothing any more.
 bool Node::send_files(const wire::TransferText& text) {
-  files::Sender sender(std::make_shared<files::Manifest>(files::gather(matches(text.pattern), host_id_)), {});
+  files::Sender sender(std::make_shared<files::Manifest>(files::gather(matches(text.pattern), host_id_)),
+                       {.window = std::max<std::size_t>(text.window, 4 * files::chunk_bytes)});
   for (;;) {
     for (wire::Bytes bytes = sender.next(); !bytes.empty(); bytes = sender.next())
       connection_->send(wire::Transfer{text.number, bytes});

@@ -127,9 +127,10 @@ struct TransferText {
   std::uint32_t number = 0;  ///< Of the transfer; below own_transfers.
   Kind kind = Kind::send;    ///< To the host, also over what is there; or from it.
   std::string pattern{};     ///< Kind::fetch: of names in the working folder.
+  std::uint64_t window = 0;  ///< Kind::fetch: bytes that may be under way.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.number, self.kind, self.pattern);
+    fields(self.number, self.kind, self.pattern, self.window);
   }
 };
 /// Numbers from here on are those that nodes give.

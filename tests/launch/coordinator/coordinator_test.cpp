@@ -308,6 +308,30 @@ TEST_F(TwoNodes, OneThatTalksNonsenseIsLost) {
   EXPECT_NE(said_[0].find("what it says is not this version's control protocol"), std::string::npos) << said_[0];
 }
 
+TEST_F(TwoNodes, AFileThatWasNotOfferedIsNotSent) {
+  b_.instead[wire::MessageType::prepare] = [](wire::Connection& connection) {
+    connection.send(wire::WantFiles{wire::own_transfers, {"/etc/passwd"}});
+  };
+  EXPECT_EQ(run().status, 2);
+  ASSERT_EQ(said_.size(), 1U);
+  EXPECT_NE(said_[0].find("what it says is not this version's control protocol"), std::string::npos) << said_[0];
+}
+
+TEST_F(TwoNodes, FilesThatDoNotComeAreTold) {
+  job_.fetched.push_back({"out", folder_ / "results", {true, true}});
+  for (FakeNode* node : {&a_, &b_}) {
+    node->instead[wire::MessageType::note] = [node](wire::Connection& connection) {
+      connection.send(node->finished);
+      const wire::Bytes nonsense(100, std::byte{0xff});
+      connection.send(wire::Transfer{0, nonsense});
+    };
+  }
+  EXPECT_EQ(run().status, 1);
+  EXPECT_EQ(said_.size(), 2U) << fmt::format("{}", fmt::join(said_, "\n"));
+  for (const std::string& line : said_)
+    EXPECT_NE(line.find("what the sender of the files says makes no sense"), std::string::npos) << line;
+}
+
 TEST_F(TwoNodes, OneThatDoesNotEndIsLeftBehind) {
   a_.instead[wire::MessageType::go] = a_.instead[wire::MessageType::stop] = [](wire::Connection&) {};
   b_.instead[wire::MessageType::go] = [this](wire::Connection&) { coordinator_->stop(9, "enough"); };

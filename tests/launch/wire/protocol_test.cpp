@@ -34,7 +34,8 @@ wire::Prepare some_prepare() {
   prepare.expand = true;
   prepare.input_for_all = true;
   prepare.cpus = {0, 1, 5};
-  prepare.transfers = {{0, wire::TransferText::Kind::replace, ""}, {1, wire::TransferText::Kind::fetch, "out*"}};
+  prepare.transfers = {{0, wire::TransferText::Kind::replace, "", 0},
+                       {1, wire::TransferText::Kind::fetch, "out*", 1 << 20}};
   return prepare;
 }
 

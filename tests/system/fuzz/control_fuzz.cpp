@@ -115,7 +115,7 @@ std::vector<Input> seeds() {
   prepare.programs = {{0, 0, "heat", {"--points", "300", ""}, "/data/%h", {{"OMP_NUM_THREADS", "2"}}},
                       {6, 1, "./own", {}, "", {}}};
   prepare.cpus = {0, 1, 5};
-  prepare.transfers = {{0, TransferText::Kind::replace, ""}, {1, TransferText::Kind::fetch, "out*"}};
+  prepare.transfers = {{0, TransferText::Kind::replace, "", 0}, {1, TransferText::Kind::fetch, "out*", 1 << 20}};
   Plan plan{"id", {"tcp=a:1", "shm=4f1c;tcp=b:2"}, CellMap(), {"a", "b"}};
   constexpr std::uint32_t counts[] = {2, 3, 0, 1};
   plan.cells = CellMap::consecutive(counts);
