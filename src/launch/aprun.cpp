@@ -434,6 +434,10 @@ void add_files(const CommandLine& line, const cluster::Cluster& cluster, coordin
   const auto hosts_of = [&cluster](const cluster::ClusterFile& file) {
     std::vector<bool> hosts;
     for (const cluster::ClusterHost& host : cluster.hosts) hosts.push_back(file.is_for(host.name));
+    if (std::ranges::count(hosts, true) == 0) {  // of an allocation, whose hosts the file does not name
+      throw Error(Errc::bad_option, fmt::format("{}: [[file]] {}: none of the hosts is one of {}: correct its hosts",
+                                                cluster.file, files::shown(file.source), fmt::join(file.hosts, ", ")));
+    }
     return hosts;
   };
   const auto fetch = [&](const cluster::ClusterFile& file) {

@@ -645,9 +645,8 @@ void Coordinator::Impl::too_late() {
   const bool ends = phase == Phase::running;
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     const Stage stage = nodes[process]->stage;
-    const bool has_left = stage == Stage::gone || nodes[process]->unfetched == 0;
     const bool done =
-        ends ? stage >= Stage::finished && has_left
+        ends ? stage >= Stage::finished
              : stage == Stage::here || stage == Stage::measured || stage == Stage::prepared || stage == Stage::ready;
     if (done) continue;
     names += (late.empty() ? "" : ", ") + nodes[process]->name;

@@ -13,6 +13,7 @@ namespace aplib::launch::coordinator {
 namespace {
 
 constexpr std::chrono::seconds fetch_patience{30};  // without any byte of a file
+constexpr std::chrono::seconds leave_patience{1};   // for nodes that have nothing more to do
 
 /// Of the windows of all nodes together, which may all wait in our memory.
 constexpr std::size_t windows_max = std::size_t{512} << 20;
@@ -108,7 +109,9 @@ void Coordinator::Impl::transfer_ended(std::uint32_t process, std::uint32_t tran
   KnownNode& node = *nodes[process];
   const bool is_fetch = transfer >= job.sent.size() && transfer < job.sent.size() + job.fetched.size();
   if (!is_fetch || node.unfetched == 0 || --node.unfetched != 0) return;
-  if (node.stage == Stage::finished) tell(process, wire::Leave{});
+  if (node.stage != Stage::finished) return;
+  tell(process, wire::Leave{});
+  if (phase == Phase::ending && by_force && !fetches()) ending.start(leave_patience, [this] { loop.stop(); });
 }
 
 void Coordinator::Impl::not_fetched(const std::string& problem) {
@@ -124,9 +127,15 @@ bool Coordinator::Impl::fetches() const {
 
 /// As long as files come, their nodes are waited for.
 void Coordinator::Impl::fetch_moves() {
-  if (phase == Phase::ending && by_force && fetches()) ending.start(fetch_patience, [this] { loop.stop(); });
-  if (phase == Phase::running && all_ended && fetches() && !keeps_any())
+  if (!fetches()) return;
+  const bool all_finished = std::ranges::all_of(nodes, [](const auto& node) { return node->stage >= Stage::finished; });
+  if (phase == Phase::ending) {
+    if (by_force) ending.start(fetch_patience, [this] { loop.stop(); });
+  } else if (all_finished) {
+    deadline.start(fetch_patience, [this] { loop.stop(); });
+  } else if (all_ended && !keeps_any()) {
     deadline.start(fetch_patience, [this] { too_late(); });
+  }
 }
 
 }  // namespace aplib::launch::coordinator

@@ -134,46 +134,46 @@ void Receiver::finish() {
   append_frame(replies_, Finished{outcome_});
 }
 
+/// Says what is lacking, if there is room for it, and makes what needs no bytes.
 void Receiver::answer_all() {
-  answers_.reserve(entries_.size());
-  for (std::uint32_t i = 0; i < entries_.size(); ++i) {
-    Answer answer;
+  answers_.resize(entries_.size());
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].kind != EntryKind::file) continue;
     try {
-      answer = this->answer(entries_[i]);
-      if (entries_[i].kind == EntryKind::folder && target_->make_folder(entries_[i].path)) {
-        folders_.push_back(i);
-        ++outcome_.placed;
-      }
+      answers_[i] = pushes_ ? Answer{.kind = Answer::Kind::whole} : answer_file(entries_[i]);
     } catch (const Error& error) {
-      answer = {};
       outcome_.add(error.what());
     }
-    answers_.push_back(std::move(answer));
   }
   if (!has_room()) return;
+  for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+    try {
+      make(i);
+    } catch (const Error& error) {
+      outcome_.add(error.what());
+    }
+  }
   if (pushes_) return;
   std::size_t end = 0;
-  for (std::size_t at = 0; at == 0 || at < answers_.size(); at = end) {
+  do {
+    const std::size_t at = end;
     end = std::min(at + answers_of_frame, answers_.size());
     Answers some;
     some.answers.assign(answers_.begin() + static_cast<std::ptrdiff_t>(at),
                         answers_.begin() + static_cast<std::ptrdiff_t>(end));
     append_frame(replies_, some);
-    if (end == 0) break;  // there is none, which is an answer, too
-  }
+  } while (end < answers_.size());  // that there is no entry is an answer, too
 }
 
-Answer Receiver::answer(const Entry& entry) {
-  switch (entry.kind) {
-    case EntryKind::file:
-      return pushes_ ? Answer{.kind = Answer::Kind::whole} : answer_file(entry);
-    case EntryKind::link:
-      ++(target_->make_link(entry.path, entry.link, settings_.existing) ? outcome_.placed : outcome_.kept);
-      return {};
-    case EntryKind::folder:
-      return {};
+/// A folder or a link.
+void Receiver::make(std::uint32_t i) {
+  const Entry& entry = entries_[i];
+  if (entry.kind == EntryKind::link) {
+    ++(target_->make_link(entry.path, entry.link, settings_.existing) ? outcome_.placed : outcome_.kept);
+  } else if (entry.kind == EntryKind::folder && target_->make_folder(entry.path)) {
+    folders_.push_back(i);
+    ++outcome_.placed;
   }
-  return {};
 }
 
 Answer Receiver::answer_file(const Entry& entry) {

@@ -72,7 +72,7 @@ class Receiver {
   void place_coming(const FileEnd& end);
 
   void answer_all();
-  [[nodiscard]] Answer answer(const Entry& entry);
+  void make(std::uint32_t i);
   [[nodiscard]] Answer answer_file(const Entry& entry);
   [[nodiscard]] bool has_room();
   void finish_folders();

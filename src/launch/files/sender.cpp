@@ -102,10 +102,10 @@ void Sender::begin_file(wire::Bytes& to, std::uint32_t entry, const Answer& answ
     }
   }
   if (answer.kind == Kind::rest && answer.bytes <= open.bytes) {
-    const auto sum = sum_of(open.file.get(), answer.bytes);
+    auto sum = sum_of(open.file.get(), answer.bytes);
     const auto theirs = digest_of(answer.digest);
     if (sum && theirs && sum->digest() == *theirs) {
-      open.sum = std::move(*sum_of(open.file.get(), answer.bytes));
+      open.sum = std::move(*sum);
       open.at = answer.bytes;
     }
   }

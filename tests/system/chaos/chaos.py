@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -308,6 +309,50 @@ class Chaos(unittest.TestCase):
         )
         self.check_end(running, 2, r"^aprun: ws2 is not ready: .*No space left on device.*; nothing was started$")
         self.assertEqual(list(small.iterdir()), [])
+
+    def lose_while_files_come(self, injure, message, **options):
+        """A host goes, at any moment while it gets a file. Nothing starts, and no part of the file stays."""
+        with tempfile.TemporaryDirectory() as name:
+            top = Path(name)
+            big = top / "big"
+            big.write_bytes(self.random.randbytes(2**25))
+            for i in range(3):
+                (top / f"ws{i + 1}").mkdir()
+            running = self.run_machine(
+                rate="50mbit",
+                host_more={f"ws{i + 1}": f'folder = "{top}/ws{i + 1}"' for i in range(3)},
+                options=("--send", f"{big}:in/big"),
+                **options,
+            )
+            host = running.hosts[1]
+            wanted = self.random.randrange(1, 2**23)
+
+            def has_come():
+                try:
+                    fds = Path(f"/proc/{running.node(host)}/fd")
+                    return any(str(top) in os.readlink(fd) and os.stat(fd).st_size >= wanted for fd in fds.iterdir())
+                except (AssertionError, FileNotFoundError):
+                    return False
+
+            self.assertTrue(namespaces.wait_until(has_come, machine.PATIENCE), running.describe())
+            injure(running, host)
+            self.check_end(running, 2, message)
+            self.assertEqual([path for path in (top / "ws2").rglob("*") if path.is_file()], [])
+            for path in top.glob("ws?/in/*"):
+                self.assertEqual((path.name, path.stat().st_size), ("big", 2**25))
+
+    def test_killed_while_files_come(self):
+        self.lose_while_files_come(
+            lambda running, host: os.kill(running.node(host), signal.SIGKILL),
+            r"^aprun: ws2 is not ready: its process was killed by signal 9 .*; nothing was started$",
+        )
+
+    def test_cut_off_while_files_come(self):
+        self.lose_while_files_come(
+            lambda running, host: running.network.cut(host),
+            r"^aprun: ws2 is not ready: nothing was heard of it for 2 s \(peer-timeout\); nothing was started$",
+            comm_more=SHORT,
+        )
 
     def test_bad_version(self):
         """One host has an aprun of another version."""
