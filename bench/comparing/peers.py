@@ -31,6 +31,7 @@ class Peer(sources.Source):
 
     parts = {"all", "one-sided", "mpi"}
     has_windows_and_files = True
+    collectives = ("barrier", "reduce", "nonblocking")  # those of bench/peers that are small
     compiler = ""
     launcher = ""
     remedy = "run scripts/peers"
@@ -135,7 +136,7 @@ class Peer(sources.Source):
         yield self.turn("streams", pair, "two-processors", "bandwidth", "vector", sizes=MPI_SIZES)
         large = ["allreduce", "bcast", "allgather", "alltoall"]
         yield self.turn("large collectives", pair, "two-processors", *large, sizes=MPI_SIZES)
-        yield self.turn("collectives", pair, "2-on-2", "barrier", "reduce", "nonblocking")
+        yield self.turn("collectives", pair, "2-on-2", *self.collectives)
         if self.has_windows_and_files:
             yield self.turn("put and get", pair, "two-processors", "put", "get")
         if self.has_windows_and_files and round_number % sources.SELDOM == 0:  # takes seconds
@@ -248,6 +249,7 @@ class Ampi(Peer):
     title = "AMPI"
     parts = {"all", "mpi"}
     has_windows_and_files = False
+    collectives = ("barrier", "reduce")  # a nonblocking one never ends there when it is waited for at once
     remedy = (
         "in a checkout of Charm++ run './build AMPI multicore-linux-x86_64 --with-production' and set CHARM_HOME to the"
         " folder multicore-linux-x86_64 that this makes"
