@@ -448,7 +448,7 @@ TEST_F(Paired, CarriesMoreThanPipesHoldBothWaysAtOnce) {
   settings_.secure = comm::Secure::tls;  // which pipes do not need
   const wire::Bytes piece(1'000'000, std::byte{7});
   const auto send = [&piece](const std::shared_ptr<wire::Connection>& connection) {
-    for (int i = 0; i < 20; ++i) connection->send(wire::FilePiece{.bytes = piece});
+    for (int i = 0; i < 20; ++i) connection->send(wire::Transfer{.bytes = piece});
   };
   enough_ = 40 * piece.size();
   launch(3, [&] { send(launcher_); });
