@@ -306,7 +306,7 @@ TEST_F(Transfer, AFullDiskIsToldBeforeAnythingIsWritten) {
 }
 
 TEST_F(Transfer, AFolderThatMayNotBeWrittenIsNamed) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root may write anywhere";
+  if (::geteuid() == 0) GTEST_SKIP() << "needs a user who is not root: root may write anywhere";
   write_file(from() / "file", "text");
   fs::create_directories(to());
   ::chmod(to().c_str(), 0500);

@@ -186,7 +186,10 @@ class Limits(unittest.TestCase):
         told = r"ulimit -v|failed to map segment|error while loading shared libraries: .*Cannot allocate memory"
         for (name, words, environment), power in itertools.product(self.starts(), range(24, 33)):
             with self.subTest(name=name, mebibytes=1 << (power - 20)):
-                runs = self.check_start(name, self.run_it(words, space=1 << power, environment=environment), told)
+                # What libfabric's provider cannot have once it runs, it does not say; then a peer is lost.
+                silent = "|lost its connection to it" if name == "rdma" else ""
+                result = self.run_it(words, space=1 << power, environment=environment)
+                runs = self.check_start(name, result, told + silent)
                 if power >= 30:
                     self.assertTrue(runs)
 
