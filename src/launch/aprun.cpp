@@ -415,11 +415,8 @@ void part_by_programs(const CommandLine& line, cluster::Cluster& cluster) {
 
 /// Where a file goes in the working folder of a host, if nobody says so: a path below the folder here keeps it.
 std::string target_of(const std::string& source) {
-  const std::filesystem::path path = std::filesystem::path(source).lexically_normal();
-  const std::string target = path.has_filename() ? path.string() : path.parent_path().string();
-  if (files::is_safe_path(target)) return target;
-  const std::string name = std::filesystem::absolute(path).lexically_normal().filename().string();
-  return name.empty() ? std::filesystem::absolute(path).parent_path().filename().string() : name;
+  const std::string place = files::own_place(source);
+  return files::is_safe_path(place) ? place : files::own_place(std::filesystem::absolute(source));  // of "." and ".."
 }
 
 std::shared_ptr<const files::Manifest> manifest_of(const std::vector<files::Source>& sources) {

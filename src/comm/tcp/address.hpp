@@ -39,8 +39,8 @@ class Listener {
   std::string endpoint_;
 };
 
-// A host's address is the one by which it reached the launcher, unless the cluster file says otherwise. Addresses of
-// bridges and containers are never chosen automatically.
+// A host's address is the one by which ssh has reached it, or by which it has reached the launcher, unless the cluster
+// file says otherwise. Addresses of bridges and containers are never chosen automatically.
 struct HostAddress {
   std::string interface;  ///< "eth0".
   std::string address;    ///< "10.0.0.1", "fe80::1%eth0".

@@ -96,6 +96,14 @@ std::optional<SectionKind> section_kind(std::string_view name) {
   return std::nullopt;
 }
 
+/// Whether a name in a list of hosts means this host: "ws1" means also "ws1-1" and others that come from its count.
+bool means(std::string_view name, std::string_view host) {
+  if (!host.starts_with(name)) return false;
+  const std::string_view rest = host.substr(name.size());
+  return rest.empty() ||
+         (rest.size() > 1 && rest.front() == '-' && rest.find_first_not_of("0123456789", 1) == rest.npos);
+}
+
 /// Turns a document into a Cluster, and notes all that is wrong with it on the way.
 class Reader {
  public:
@@ -332,14 +340,12 @@ void Reader::read_file(const Section& section) {
 
 void Reader::check_files() {
   // Those of an allocation are not known yet.
-  for (std::size_t i = 0; i < cluster_.files.size() && !cluster_.hosts.empty(); ++i) {
+  if (cluster_.hosts.empty()) return;
+  std::vector<std::string_view> known;
+  for (const ClusterHost& host : cluster_.hosts) known.emplace_back(host.name);
+  for (std::size_t i = 0; i < cluster_.files.size(); ++i) {
     for (const std::string& name : cluster_.files[i].hosts) {
-      ClusterFile only;
-      only.hosts = {name};
-      if (std::ranges::any_of(cluster_.hosts, [&](const ClusterHost& host) { return only.is_for(host.name); }))
-        continue;
-      std::vector<std::string_view> known;
-      for (const ClusterHost& host : cluster_.hosts) known.emplace_back(host.name);
+      if (std::ranges::any_of(known, [&name](std::string_view host) { return means(name, host); })) continue;
       const auto meant = text::nearest(name, known);
       complain(file_hosts_[i],
                fmt::format("[[file]]: hosts: {}: no such host: {}", quoted(name),
@@ -437,13 +443,7 @@ Cluster Reader::read(const Document& document) {
 }  // namespace
 
 bool ClusterFile::is_for(std::string_view host) const {
-  const auto is_of = [host](std::string_view name) {
-    if (!host.starts_with(name)) return false;
-    const std::string_view rest = host.substr(name.size());
-    return rest.empty() ||
-           (rest.size() > 1 && rest.front() == '-' && rest.find_first_not_of("0123456789", 1) == rest.npos);
-  };
-  return hosts.empty() || std::ranges::any_of(hosts, is_of);
+  return hosts.empty() || std::ranges::any_of(hosts, [host](const std::string& name) { return means(name, host); });
 }
 
 Cluster parse_cluster(std::string_view text, const std::string& name, const Options& open) {

@@ -32,8 +32,7 @@ struct KeyInfo {
 [[nodiscard]] const std::vector<KeyInfo>& cluster_keys();
 
 /// Where a key of [machine] or [comm] is stored. Keys of [[file]] are stored in a ClusterFile, keys of hosts in a
-/// ClusterHost; in [machine], in the one
-/// from which the others are copied.
+/// ClusterHost; in [machine], in the one from which the others are copied.
 struct KeyTarget {
   Cluster* cluster = nullptr;
   ClusterHost* host = nullptr;

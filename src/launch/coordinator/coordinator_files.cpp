@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "launch/coordinator/coordinator_impl.hpp"
-#include "launch/this_host.hpp"
 #include "launch/wire/files.hpp"
 
 namespace aplib::launch::coordinator {

@@ -17,7 +17,6 @@ namespace aplib::launch::coordinator {
 namespace {
 
 constexpr const char* loopback = "127.0.0.1";
-constexpr std::uint16_t some_port = 9;  // to ask for the route; nothing is sent
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
@@ -41,13 +40,7 @@ std::vector<std::string> resolve(const std::string& name) {
 
 /// This host's address on the route to that host. Nothing if the name is unknown here, or if there is no route.
 std::optional<std::string> local_address_to(const cluster::ClusterHost& host) {
-  for (const std::string& address : resolve(plain_name(host.address.empty() ? host.name : host.address))) {
-    try {
-      return comm::tcp::local_address_towards(wire::endpoint_text(address, some_port));
-    } catch (const Error&) {  // the next one
-    }
-  }
-  return std::nullopt;
+  return wire::local_address_towards(resolve(plain_name(host.address.empty() ? host.name : host.address)));
 }
 
 void add(std::vector<std::string>& addresses, const std::string& address) {

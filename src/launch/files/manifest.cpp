@@ -32,6 +32,12 @@ bool is_safe_path(std::string_view path) noexcept {
   return true;
 }
 
+std::string own_place(const std::string& path) {
+  std::filesystem::path place = std::filesystem::path(path).lexically_normal();
+  if (!place.has_filename()) place = place.parent_path();  // of "folder/"
+  return is_safe_path(place.string()) ? place.string() : place.filename().string();
+}
+
 std::string shown(std::string_view path) {
   std::string text;
   for (const char c : path) text += c == '\n' ? std::string("\\n") : std::string(1, c);

@@ -495,13 +495,7 @@ std::string Node::reached_at() const {
 /// Where this host gets messages. Throws Error(failed).
 std::string data_address(const wire::Prepare& prepare) {
   if (!prepare.address.empty()) return prepare.address;
-  constexpr std::uint16_t some_port = 9;  // to ask for the route; nothing is sent
-  for (const std::string& other : prepare.others) {
-    try {
-      return comm::tcp::local_address_towards(wire::endpoint_text(other, some_port));
-    } catch (const Error&) {  // the next one
-    }
-  }
+  if (const auto address = wire::local_address_towards(prepare.others)) return *address;
   throw Error(Errc::failed, fmt::format("it has no address for messages, for no route leads to the others ({}): is its "
                                         "network up? address = \"...\" in [[host]] names the address to use",
                                         fmt::join(prepare.others, ", ")));
@@ -771,12 +765,8 @@ std::vector<files::Source> matches(const std::string& pattern) {
   std::vector<files::Source> sources;
   glob_t found{};
   if (::glob(pattern.c_str(), GLOB_BRACE, nullptr, &found) == 0) {
-    for (std::size_t i = 0; i < found.gl_pathc; ++i) {
-      const std::filesystem::path path = std::filesystem::path(found.gl_pathv[i]).lexically_normal();
-      std::string target = path.has_filename() ? path.string() : path.parent_path().string();
-      if (!files::is_safe_path(target)) target = std::filesystem::path(target).filename().string();
-      sources.push_back({found.gl_pathv[i], target});
-    }
+    for (std::size_t i = 0; i < found.gl_pathc; ++i)
+      sources.push_back({found.gl_pathv[i], files::own_place(found.gl_pathv[i])});
   }
   ::globfree(&found);
   return sources;

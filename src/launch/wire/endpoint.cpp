@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "aplib/error.hpp"
 #include "comm/mixed/mixed_port.hpp"
+#include "comm/tcp/address.hpp"
 
 namespace aplib::launch::wire {
 
@@ -35,6 +37,17 @@ bool is_numeric_address(const std::string& address) {
   in6_addr six{};
   const std::string plain = address.substr(0, address.find('%'));
   return ::inet_pton(AF_INET, address.c_str(), &four) == 1 || ::inet_pton(AF_INET6, plain.c_str(), &six) == 1;
+}
+
+std::optional<std::string> local_address_towards(const std::vector<std::string>& addresses) {
+  constexpr std::uint16_t some_port = 9;  // to ask for the route
+  for (const std::string& address : addresses) {
+    try {
+      return comm::tcp::local_address_towards(endpoint_text(address, some_port));
+    } catch (const Error&) {  // the next one
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> split_list(std::string_view text) {
