@@ -11,30 +11,10 @@
 #include "cell/ring.hpp"
 #include "det/explore.hpp"
 #include "machines.hpp"
+#include "parker_model.hpp"
 
 namespace aplib {
 namespace {
-
-enum class ParkerFault { none, no_heavy_fence, no_light_fence };
-
-struct ModelOs {
-  bool has_process_barrier = true;
-  ParkerFault fault = ParkerFault::none;
-
-  void heavy_fence() const noexcept {
-    if (fault == ParkerFault::no_heavy_fence) return;
-    det::fence(std::memory_order_seq_cst);
-    if (has_process_barrier) det::membarrier();
-  }
-  void light_fence() const noexcept {
-    if (!has_process_barrier && fault != ParkerFault::no_light_fence) det::fence(std::memory_order_seq_cst);
-  }
-  void wait(det::DetAtomic<std::uint32_t>& word, std::uint32_t expected,
-            std::optional<std::chrono::nanoseconds> timeout) const noexcept {
-    det::futex_wait(word, expected, timeout.value_or(std::chrono::nanoseconds::max()));
-  }
-  void wake(det::DetAtomic<std::uint32_t>& word) const noexcept { det::futex_wake(word, 1); }
-};
 
 // Two producers with a ring each, and one owner that sleeps whenever both rings are empty.
 struct ParkerScenario {
@@ -42,7 +22,7 @@ struct ParkerScenario {
   static constexpr std::uint32_t message_count = 6;
   static constexpr int producer_count = 2;
 
-  ParkerScenario(ModelOs model, bool with_timeout) : os(model), timed(with_timeout) {}
+  ParkerScenario(ParkerModel model, bool with_timeout) : os(model), timed(with_timeout) {}
 
   void thread(int me) {
     if (me == producer_count) {
@@ -96,15 +76,15 @@ struct ParkerScenario {
     }
   }
 
-  ModelOs os;
+  ParkerModel os;
   bool timed;
-  Parker<det::DetAtomic, ModelOs> parker{os};
+  Parker<det::DetAtomic, ParkerModel> parker{os};
   Ring<det::DetAtomic, 4> rings[producer_count];
   std::uint32_t taken[producer_count]{};
   std::uint32_t woken[producer_count]{};
 };
 
-det::Outcome park(std::uint64_t seed_count, det::Memory memory, ModelOs os, bool timed = false) {
+det::Outcome park(std::uint64_t seed_count, det::Memory memory, ParkerModel os, bool timed = false) {
   return det::explore_with(seed_count, {.memory = memory, .spurious_wakes = seed_count > 1000},
                            [=] { return std::make_unique<ParkerScenario>(os, timed); });
 }
@@ -123,8 +103,9 @@ TEST(Parker, LosesNoWakeUpUnderAnySeed) {
 
 TEST(Parker, IsCaughtWithoutItsFences) {
   for (const det::Memory memory : {det::Memory::tso, det::Memory::weak}) {
-    for (const ModelOs os : {ModelOs{true, ParkerFault::no_heavy_fence}, ModelOs{false, ParkerFault::no_heavy_fence},
-                             ModelOs{false, ParkerFault::no_light_fence}}) {
+    for (const ParkerModel os :
+         {ParkerModel{true, ParkerFault::no_heavy_fence}, ParkerModel{false, ParkerFault::no_heavy_fence},
+          ParkerModel{false, ParkerFault::no_light_fence}}) {
       const det::Outcome outcome = park(1000, memory, os);
       EXPECT_NE(outcome.failure.find("lost wake-up"), std::string::npos) << outcome.failure;
     }
@@ -221,7 +202,7 @@ struct ProcessorParkScenario {
 
   enum class Forgets { nothing, new_rings, the_stop, to_look };
   /// `few`: one message each and no stop, so that no later wake-up hides a lost one.
-  ProcessorParkScenario(ModelOs model, Forgets what, bool few)
+  ProcessorParkScenario(ParkerModel model, Forgets what, bool few)
       : os(model), forgets(what), message_count(few ? 1 : 4), stops(!few) {
     table.prepare(2);
   }
@@ -275,11 +256,11 @@ struct ProcessorParkScenario {
     }
   }
 
-  ModelOs os;
+  ParkerModel os;
   Forgets forgets;
   std::uint32_t message_count;
   bool stops;
-  Parker<det::DetAtomic, ModelOs> parker{os};
+  Parker<det::DetAtomic, ParkerModel> parker{os};
   RingTable<ParkRing, det::DetAtomic> table;
   ParkRing rings[2];
   std::uint32_t taken[2]{};
@@ -289,7 +270,7 @@ struct ProcessorParkScenario {
 
 using Forgets = ProcessorParkScenario::Forgets;
 
-det::Outcome park_processor(std::uint64_t seeds, det::Memory memory, ModelOs os, Forgets forgets, bool few) {
+det::Outcome park_processor(std::uint64_t seeds, det::Memory memory, ParkerModel os, Forgets forgets, bool few) {
   return det::explore_with(seeds, {.memory = memory},
                            [=] { return std::make_unique<ProcessorParkScenario>(os, forgets, few); });
 }
@@ -313,7 +294,7 @@ TEST(ProcessorPark, WithoutAnyOneOfItsLooksLosesAWake) {
     const bool few = forgets == Forgets::new_rings;
     EXPECT_FALSE(park_processor(10'000, det::Memory::weak, {}, forgets, few).ok) << static_cast<int>(forgets);
   }
-  const ModelOs without_fence{.fault = ParkerFault::no_heavy_fence};
+  const ParkerModel without_fence{.fault = ParkerFault::no_heavy_fence};
   EXPECT_FALSE(park_processor(10'000, det::Memory::weak, without_fence, Forgets::nothing, true).ok);
 }
 

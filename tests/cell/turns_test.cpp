@@ -14,6 +14,7 @@
 #include "cell/parker.hpp"
 #include "checks.hpp"
 #include "det/explore.hpp"
+#include "parker_model.hpp"
 
 namespace aplib {
 namespace {
@@ -21,18 +22,6 @@ namespace {
 /// What a model leaves out.
 enum class TurnsFault { none, no_poller_woken, no_wake };
 
-struct ParkerModel {
-  void heavy_fence() const noexcept {
-    det::fence(std::memory_order_seq_cst);
-    det::membarrier();
-  }
-  void light_fence() const noexcept {}
-  void wait(det::DetAtomic<std::uint32_t>& word, std::uint32_t expected,
-            std::optional<std::chrono::nanoseconds> timeout) const noexcept {
-    det::futex_wait(word, expected, timeout.value_or(std::chrono::nanoseconds::max()));
-  }
-  void wake(det::DetAtomic<std::uint32_t>& word) const noexcept { det::futex_wake(word, 1); }
-};
 using ParkerOfModel = Parker<det::DetAtomic, ParkerModel>;
 
 struct TurnsModel {

@@ -89,6 +89,12 @@ class SshMachine(unittest.TestCase):
         self.assertEqual((got, len(errors)), (status, 1 if message else 0), running.describe())
         running.check_nothing_left("sshd")
 
+    def check_killed_launcher(self):
+        running = self.run_machine()
+        running.wait_for("all run")
+        running.process.kill()
+        self.check_end(running, -signal.SIGKILL, None)
+
 
 class BySsh(SshMachine):
     ADDRESSES = True
@@ -115,10 +121,7 @@ class BySsh(SshMachine):
         )
 
     def test_killed_launcher(self):
-        running = self.run_machine()
-        running.wait_for("all run")
-        running.process.kill()
-        self.check_end(running, -signal.SIGKILL, None)
+        self.check_killed_launcher()
 
     def test_interrupt(self):
         running = self.run_machine()
@@ -236,10 +239,7 @@ class ByJump(SshMachine):
         self.check_end(running, LOST, r"^aprun: ws\d \(cells \d-\d\) is lost: nothing was heard of it for 3 s")
 
     def test_killed_launcher(self):
-        running = self.run_machine()
-        running.wait_for("all run")
-        running.process.kill()
-        self.check_end(running, -signal.SIGKILL, None)
+        self.check_killed_launcher()
 
     def test_gate_that_leads_nowhere(self):
         running = self.run_machine(sshd_more="AllowTcpForwarding no")

@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "base/os/descriptor.hpp"
+
 namespace aplib::wan {
 
 /// A TUN device in a network namespace. It is gone when this object, or its process, is.
@@ -17,21 +19,18 @@ class Tun {
   /// Makes it in the namespace of the file (/run/netns/..., /proc/PID/ns/net). Throws std::runtime_error with cause
   /// and remedy. REQUIRES: a process of one thread.
   Tun(const std::string& name_space, const std::string& device, bool offload);
-  ~Tun();
-  Tun(Tun&& other) noexcept : descriptor_(other.descriptor_) { other.descriptor_ = -1; }
-  Tun& operator=(Tun&&) = delete;
 
   /// For poll(); negative when the device is gone.
-  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] int descriptor() const noexcept { return file_.get(); }
   /// The next packet's size, in `into`; 0: there is none now, or the device is gone.
   [[nodiscard]] std::size_t read(std::span<std::byte> into) noexcept;
   /// Whether the packet has come in there. A device that is not up takes none.
   bool write(std::span<const std::byte> packet) noexcept;
   /// Its namespace has ended, and the device with it.
-  void close() noexcept;
+  void close() noexcept { file_.reset(); }
 
  private:
-  int descriptor_;
+  os::UniqueFd file_;
 };
 
 }  // namespace aplib::wan
