@@ -109,7 +109,7 @@ def limits():
     }
 
 
-def complaint(noise, rounds, judgements):
+def complaint(noise, rounds, judgements=()):
     """Why a run with these words on its targets is not published, or an empty text."""
     if not noise["reference"]:
         return "its noise could not be measured"
