@@ -41,8 +41,8 @@ struct Entry {
 /// none is too long. Symbolic links on the way are not looked at.
 [[nodiscard]] bool is_safe_path(std::string_view path) noexcept;
 
-/// Where a file of this path goes in the receiver's folder if nobody says so: a safe path keeps itself. Of others counts
-/// the last name, which may be none, or "..".
+/// Where a file of this path goes in the receiver's folder if nobody says so: a safe path keeps itself. Of others the
+/// last name counts, which may be none, or "..".
 [[nodiscard]] std::string own_place(const std::string& path);
 
 /// For people: "{folder} {word}", a path in quotes where it would be misread, with its control characters spelled.
