@@ -93,16 +93,18 @@ class Verdicts(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             mpiexec = folder / "mpiexec"
-            mpiexec.write_text('#!/bin/sh\necho "$*; $APLIB_THREADS $MPIEXEC_TIMEOUT $MINE"; exit 3\n')
+            mpiexec.write_text('#!/bin/sh\necho "$*; $APLIB_THREADS $MPIEXEC_TIMEOUT $MINE$APLIB_MODULE"; exit 3\n')
             mpiexec.chmod(0o755)
             line = Line("coll", "x", 4, ("-a", "b"), ("MINE=2",), ("-l",), seconds=7)
             missing = run(line, 2, folder, mpiexec)
             (folder / "x").write_text("")
             (folder / "x").chmod(0o755)
             done = run(line, 2, folder, mpiexec)
+            processes = run(line, 1, folder, mpiexec, "tcp")
         self.assertEqual(missing.complaint, "does not compile")
         self.assertEqual(done.output, "-n 4 -l ./x -a b; 2 7 2\n")
         self.assertIn("status 3", done.complaint)
+        self.assertEqual(processes.output, "--processes -n 4 -l ./x -a b; 1 7 2tcp\n")
 
 
 class CommandLine(ScriptCase, unittest.TestCase):

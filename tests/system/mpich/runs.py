@@ -37,16 +37,20 @@ def complaint(verdict, status, output):
     return f"status {status}" if status else ""
 
 
-def run(line, threads, folder, mpiexec):
-    """Runs the line's program, which lies in `folder`, on so many threads."""
+def run(line, threads, folder, mpiexec, module=None):
+    """Runs the line's program, which lies in `folder`, on so many threads, or with each rank a process and that module
+    between them."""
     settings = {
         "APLIB_THREADS": str(threads),
         "APLIB_LOG_LEVEL": "error",  # without the note that a rank computes for seconds while others wait
         "MPIEXEC_TIMEOUT": str(line.seconds),
     }
     settings.update(variable.split("=", 1) for variable in line.variables)
+    if module:
+        settings["APLIB_MODULE"] = module
+    processes = ["--processes"] if module else []
     program = str(folder / line.program) if line.writes_files else f"./{line.program}"
-    words = [str(mpiexec), "-n", str(line.ranks), *line.mpiexec, program, *line.arguments]
+    words = [str(mpiexec), *processes, "-n", str(line.ranks), *line.mpiexec, program, *line.arguments]
     place = "$(mktemp -d)" if line.writes_files else folder
     shown = f"cd {place} && " + " ".join([f"{key}={value}" for key, value in settings.items()] + words)
     if not os.access(folder / line.program, os.X_OK):
