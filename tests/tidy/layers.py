@@ -18,6 +18,7 @@ MAY_INCLUDE = {
     "src/cellos": ["include", "src/base", "src/kernel"],
     "src/mpi": ["include", "src/arch", "src/base", "src/kernel"],
     "src/launch": ["include", "src/base", "src/comm", "src/kernel"],
+    "src/farm": ["include", "src/base"],
     "apps": ["include"],
     "bench": ["include"],
     "bench/load": ["include", "src/arch", "src/base", "src/memory", "src/loader"],  # measures the loader from inside
