@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+// apfarm: runs a command for each of many values, in GNU Parallel's words. docs/farm.md says what it does.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "aplib/version.hpp"
+#include "base/cpus.hpp"
+#include "base/text.hpp"
+#include "farm/apfarm/command_template.hpp"
+#include "farm/apfarm/inputs.hpp"
+#include "farm/apfarm/session.hpp"
+#include "launch/terminal.hpp"
+
+namespace aplib::farm {
+namespace {
+
+/// As GNU Parallel's, for whatever is no job's failure.
+constexpr int usage_status = 255;
+/// What -j 0, as many as possible, means.
+constexpr unsigned jobs_without_limit = 250;
+constexpr unsigned jobs_max = 100'000;
+
+[[noreturn]] void refuse(const std::string& text) { throw Error(Errc::bad_option, text); }
+
+/// "4", "200%", "+1", "-1": of the cores that may be used.
+unsigned parse_jobs(const std::string& text) {
+  const auto cores = static_cast<double>(usable_cpu_count(allowed_cpus().size(), cpu_quota()));
+  std::string_view number = text;
+  const bool percent = number.ends_with('%');
+  if (percent) number.remove_suffix(1);
+  const char sign = number.empty() ? '\0' : number.front();
+  if (sign == '+' || sign == '-') number.remove_prefix(1);
+  const auto value = text::parse_number(number);
+  if (!value || *value > jobs_max || (percent && (sign == '+' || sign == '-')))
+    refuse(fmt::format("-j {}: use a number of jobs, +N or -N for more or less than the cores, or N%", text));
+  double jobs = static_cast<double>(*value);
+  if (percent) jobs = std::ceil(cores * jobs / 100);
+  if (sign == '+') jobs = cores + jobs;
+  if (sign == '-') jobs = cores - jobs;
+  if (jobs == 0 && sign == '\0') return jobs_without_limit;
+  return static_cast<unsigned>(std::clamp(jobs, 1.0, double{jobs_max}));
+}
+
+/// Seconds, also with s, m, h or d.
+Time parse_seconds(const std::string& text) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  double factor = 0;
+  if (unit.empty() || unit == "s") factor = 1;
+  if (unit == "m") factor = 60;
+  if (unit == "h") factor = 3600;
+  if (unit == "d") factor = 86400;
+  if (error != std::errc() || factor == 0 || !(seconds > 0) || seconds * factor > 1e9)
+    refuse(fmt::format("--timeout {}: use seconds, such as 10 or 0.5, or a number with s, m, h or d", text));
+  return Time(static_cast<Time::rep>(seconds * factor * 1e9));
+}
+
+char parse_separator(const std::string& text) {
+  if (text == "\\0") return '\0';
+  if (text == "\\n") return '\n';
+  if (text == "\\t") return '\t';
+  if (text.size() != 1) refuse(fmt::format("-d \"{}\": use one character, or \\n, \\t or \\0", text));
+  return text[0];
+}
+
+struct Words {
+  std::vector<std::string> command;
+  std::vector<InputSource> sources;
+};
+
+/// COMMAND... ::: value... :::: file... :::+ value...
+Words split_words(const std::vector<std::string>& words, const std::vector<std::string>& files) {
+  Words result;
+  for (const std::string& file : files) result.sources.push_back({.file = file});
+  bool in_files = false;
+  bool in_sources = false;
+  bool linked = false;
+  for (const std::string& word : words) {
+    const bool values = word == ":::" || word == ":::+";
+    if (values || word == "::::" || word == "::::+") {
+      in_sources = true;
+      in_files = !values;
+      linked = word.ends_with('+');
+      if (linked && result.sources.empty())
+        refuse(fmt::format("{}: there is no source before it to go along with", word));
+      if (values) result.sources.push_back({.linked = linked});
+    } else if (!in_sources) {
+      result.command.push_back(word);
+    } else if (in_files) {
+      result.sources.push_back({.file = word, .linked = linked});
+    } else {
+      result.sources.back().words.push_back(word);
+    }
+  }
+  return result;
+}
+
+struct CommandLine {
+  SessionOptions session;
+  CommandTemplate::Style command;
+  Inputs::Style inputs;
+  std::vector<std::string> files;
+  std::string jobs = "100%";
+  std::string timeout;
+  std::string halt;
+  std::string separator = "\\n";
+  bool null = false;
+  bool resume = false;
+  bool resume_failed = false;
+};
+
+void add_options(CLI::App& app, CommandLine& line) {
+  SessionOptions& session = line.session;
+  app.add_option("-j,--jobs,-P", line.jobs, "Jobs at once: N, N% of the cores, +N, -N; 0: many. Default: 100%.");
+  app.add_option("-a,--arg-file", line.files, "A file of values, one a line; -: standard input.")
+      ->allow_extra_args(false);
+  app.add_flag("-0,--null", line.null, "Values end with a zero byte.");
+  app.add_option("-d,--delimiter", line.separator, "Values end with this character.");
+  app.add_option("-N,-n,--max-args", line.inputs.group, "Values for each job.")->check(CLI::Range(1, 1'000'000));
+  app.add_option("-I", line.command.placeholder, "What stands for the value, in place of {}.");
+  app.add_flag("-q,--quote", line.command.quote, "The command's words are literal, for the shell too.");
+  app.add_flag("-k,--keep-order", session.keep_order, "Print in the order of the values.");
+  app.add_flag("--tag", session.tag, "Each line of output begins with the values.");
+  app.add_flag("-u,--ungroup", session.ungroup, "Jobs write where apfarm does, while they run.");
+  app.add_flag("--json", session.json, "A line of JSON for each job, with its output.");
+  app.add_flag("--dry-run", session.dry_run, "Print the commands only.");
+  app.add_flag("-t,--verbose", session.verbose, "Print each command on standard error when it starts.");
+  app.add_option("--joblog", session.joblog, "Write a line for each job that has ended.");
+  app.add_flag("--resume", line.resume, "Leave out the jobs that the joblog has.");
+  app.add_flag("--resume-failed", line.resume_failed, "Leave out the jobs that did not fail, by the joblog.");
+  app.add_option("--retries", session.tries, "Run a failing job so many times at most.")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--timeout", line.timeout, "End a job that runs for longer: seconds, or with m, h, d.");
+  app.add_option("--halt", line.halt, "never, or now|soon,fail|success|done=N or N%.");
+  app.add_flag("--bar", session.bar, "Show how far it is, on standard error.");
+  app.add_flag("--progress", session.progress, "Show the numbers of jobs, on standard error.");
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(
+      "apfarm: runs a command for each value, several at once, in GNU Parallel's words.\n"
+      "  apfarm [OPTIONS] COMMAND... ::: VALUE...     or :::: FILE..., or values from standard input\n"
+      "In the command: {} value, {.} without extension, {/} without folder, {//} folder, {/.} both,\n"
+      "{1} {2} ... of several sources, {#} number of the job, {%} of the slot.",
+      "apfarm");
+  app.set_version_flag("--version", fmt::format("apfarm (APlib) {}", version));
+  app.prefix_command();
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("apfarm: {}\nRun with --help for more information.\n", error.what());
+  });
+  CommandLine line;
+  add_options(app, line);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? launch::finish_output("apfarm") : usage_status;
+  }
+  SessionOptions& session = line.session;
+  session.jobs = parse_jobs(line.jobs);
+  if (!line.timeout.empty()) session.timeout = parse_seconds(line.timeout);
+  if (!line.halt.empty()) {
+    const auto halt = Halt::parse(line.halt);
+    if (!halt)
+      refuse(fmt::format("--halt {}: use never, now,fail=1, soon,success=3, now,done=50% or the like", line.halt));
+    session.halt = *halt;
+  }
+  if (line.resume || line.resume_failed) session.resume = line.resume_failed ? Resume::failed : Resume::rest;
+  if (session.resume != Resume::no && session.joblog.empty())
+    refuse("--resume needs to know what has been done: name the file by --joblog FILE");
+  if (session.ungroup && (session.tag || session.json || session.keep_order))
+    refuse("-u leaves the output to the jobs: it does not go with --tag, --json or --keep-order");
+  if (line.command.placeholder.empty()) refuse("-I \"\": use a text that stands for the value");
+  line.inputs.separator = line.null ? '\0' : parse_separator(line.separator);
+  for (const char* name : {"PARALLEL_SHELL", "SHELL"}) {
+    const char* shell = std::getenv(name);
+    if (shell == nullptr || *shell == '\0') continue;
+    session.shell = shell;
+    break;
+  }
+  Words words = split_words(app.remaining(), line.files);
+  if (!words.command.empty() && words.command[0].starts_with("-"))
+    refuse(fmt::format("unknown option {}; run with --help for those there are", words.command[0]));
+  const CommandTemplate commands(words.command, line.command);
+  Inputs inputs(std::move(words.sources), line.inputs);
+  return run_session(commands, inputs, session);
+}
+
+}  // namespace
+}  // namespace aplib::farm
+
+int main(int argc, char** argv) {
+  using aplib::launch::tell_user;
+  aplib::launch::open_standard_streams();
+  try {
+    return aplib::farm::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    tell_user("apfarm", aplib::launch::no_memory_text);
+  } catch (const std::exception& error) {
+    tell_user("apfarm", error.what());
+  }
+  return aplib::farm::usage_status;
+}

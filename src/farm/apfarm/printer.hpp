@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// Printer: what jobs have written, whole, on apfarm's own streams. A reader that does not read holds up printing alone:
+// a signal ends the wait.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace aplib::farm {
+
+class Printer {
+ public:
+  /// `signals` is readable when a signal ends the session: then writing gives up.
+  explicit Printer(int signals);
+
+  /// To standard output, soon.
+  void print(std::string_view text);
+  /// All of a file, to standard output or standard error, each line behind `tag`.
+  void print_file(int file, int stream, std::string_view tag);
+  /// A file as text of a JSON string, without its quotation marks.
+  void print_json_file(int file);
+  /// Standard output has all. False: its reader is gone, or a signal has come.
+  bool flush();
+  [[nodiscard]] bool reader_gone() const noexcept { return reader_gone_; }
+
+ private:
+  bool write(int stream, std::string_view text);
+
+  int signals_;
+  bool output_is_file_;
+  bool reader_gone_ = false;
+  std::string buffer_;
+};
+
+[[nodiscard]] std::uint64_t bytes_of_file(int file) noexcept;
+/// As text of a JSON string. What is not UTF-8 becomes U+FFFD.
+[[nodiscard]] std::string json_text(std::string_view text);
+
+}  // namespace aplib::farm

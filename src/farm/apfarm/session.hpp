@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// Session: one apfarm from its first job to its last. One thread starts processes, waits for their ends and for
+// signals, and prints.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "farm/apfarm/command_template.hpp"
+#include "farm/apfarm/inputs.hpp"
+#include "farm/queue.hpp"
+
+namespace aplib::farm {
+
+/// When a session ends before its last job (--halt).
+struct Halt {
+  enum class When : std::uint8_t { never, soon, now };  ///< soon: what runs may end.
+  enum class On : std::uint8_t { failed, succeeded, done };
+  When when = When::never;
+  On on = On::failed;
+  std::uint64_t count = 0;  ///< So many jobs, or
+  double part = 0;          ///< this part of all that are known, when those are three at least. 0: count.
+
+  /// GNU Parallel's words: "now,fail=1", "soon,success=3", "never", "fail=20%", 0, 1, 2. Nothing: not of this form.
+  static std::optional<Halt> parse(std::string_view text);
+};
+
+enum class Resume : std::uint8_t {
+  no,
+  rest,    ///< Jobs that the joblog does not have.
+  failed,  ///< Those, and those that failed.
+};
+
+struct SessionOptions {
+  unsigned jobs = 1;
+  unsigned tries = 1;
+  Time timeout{0};  ///< 0: none.
+  bool keep_order = false;
+  bool tag = false;
+  bool ungroup = false;
+  bool dry_run = false;
+  bool json = false;
+  bool verbose = false;
+  bool bar = false;
+  bool progress = false;
+  Halt halt{};
+  std::string joblog{};  ///< Empty: none.
+  Resume resume = Resume::no;
+  std::string shell = "/bin/sh";
+};
+
+/// Runs the jobs. Returns apfarm's exit status, as GNU Parallel's: 0, the number of failed jobs up to 100, 101 for
+/// more, or what --halt says; 128 + number when a signal ended it. Throws Error. Once per process: it takes signals.
+[[nodiscard]] int run_session(const CommandTemplate& commands, Inputs& inputs, const SessionOptions& options);
+
+}  // namespace aplib::farm

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+// apfarm as users run it.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "process.hpp"
+
+namespace aplib::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Start apfarm(const Words& words, const std::string& input = "") {
+  Start start{.arguments = {APFARM_PROGRAM}, .input = input, .environment = {{"PARALLEL_SHELL", "/bin/sh"}}};
+  start.arguments.insert(start.arguments.end(), words.begin(), words.end());
+  return start;
+}
+
+std::string output_of(const Words& words, const std::string& input = "") {
+  const Ended ended = run(apfarm(words, input));
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  return ended.out;
+}
+
+std::string joblog_fields(const std::string& text) {
+  std::string fields;  // number, exit value, signal, command
+  std::size_t line_begin = text.find('\n') + 1;
+  while (line_begin < text.size()) {
+    const std::string line = text.substr(line_begin, text.find('\n', line_begin) - line_begin);
+    line_begin += line.size() + 1;
+    Words columns{""};
+    for (const char c : line) c == '\t' ? columns.emplace_back() : columns.back() += c, void();
+    EXPECT_EQ(columns.size(), 9U) << line;
+    if (columns.size() == 9) fields += columns[0] + " " + columns[6] + " " + columns[7] + " " + columns[8] + "\n";
+  }
+  return fields;
+}
+
+/// Whether a process with this argument runs.
+bool runs(const std::string& argument) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::string text;
+    if (FILE* file = std::fopen((entry.path() / "cmdline").c_str(), "r")) {
+      char bytes[4096];
+      text.assign(bytes, std::fread(bytes, 1, sizeof bytes, file));
+      std::fclose(file);
+    }
+    if (text.find(argument) != std::string::npos && text.find("apfarm") == std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST(Apfarm, ReplacesWhatGnuParallelReplaces) {
+  EXPECT_EQ(output_of({"-k", "echo", "{.}", "{/}", "{//}", "{/.}", "{#}", ":::", "a/b.x", "d", "/x"}),
+            "a/b b.x a b 1\nd d . d 2\n/x x / x 3\n");
+  EXPECT_EQ(output_of({"-k", "echo", "{2}-{1.}", ":::", "a.b", "c", ":::", "1", "2"}), "1-a\n2-a\n1-c\n2-c\n");
+  EXPECT_EQ(output_of({"-k", "echo", ":::", "a", "b", ":::+", "c", "d"}), "a c\nb d\n");
+  EXPECT_EQ(output_of({"-k", "echo", "[{}]"}, "a\n\nb"), "[a]\n[]\n[b]\n");
+  EXPECT_EQ(output_of({"-k", "-0", "printf", "%s,"}, std::string("a\nb\0c d\0", 8)), "a\nb,c d,");
+  EXPECT_EQ(output_of({"-k", "-N2", "echo", "{2}", "{1}", ":::", "a", "b", "c"}), "b a\nc\n");
+  EXPECT_EQ(output_of({"-k", "-I", ",,", "echo", ",,{}", ":::", "a"}), "a{}\n");
+}
+
+TEST(Apfarm, QuotesValuesForTheShellAndRunsCommandsThatAreValues) {
+  EXPECT_EQ(output_of({"--dry-run", "echo", ":::", "a b", "c'd", "", "*", "x-1"}),
+            "echo 'a b'\necho 'c'\"'\"'d'\necho ''\necho '*'\necho x-1\n");
+  EXPECT_EQ(output_of({"-k", "printf", "%s\\\\n", ":::", "a  b", "$HOME", "`x`", "\\n"}), "a  b\n$HOME\n`x`\n\\n\n");
+  EXPECT_EQ(output_of({"-k", "/bin/echo", ":::", "a  b", "$HOME"}), "a  b\n$HOME\n") << "without a shell";
+  EXPECT_EQ(output_of({":::", "echo a  b"}), "a b\n");
+  EXPECT_EQ(output_of({"-q", "/bin/echo", "a  b;", ":::", "c"}), "a  b; c\n");
+}
+
+TEST(Apfarm, KeepsOutputsWholeAndInOrder) {
+  const Words slow_first{"-j4", "-k", "sleep 0.$((4-{})); echo {}; echo end {}", ":::", "1", "2", "3", "4"};
+  EXPECT_EQ(output_of(slow_first), "1\nend 1\n2\nend 2\n3\nend 3\n4\nend 4\n");
+  EXPECT_EQ(output_of({"-k", "--tag", "printf 'x\\ny\\n'", ":::", "a", "b"}), "a\tx\na\ty\nb\tx\nb\ty\n");
+  const std::string large = output_of({"-j2", "head -c 3000000 /dev/zero | tr '\\0' {}", ":::", "a", "b"});
+  ASSERT_EQ(large.size(), 6'000'000U);
+  EXPECT_EQ(large.find(large[0] == 'a' ? 'b' : 'a'), 3'000'000U);
+  std::string many;
+  for (int i = 0; i < 600; ++i) many += std::to_string(i) + "\n";
+  EXPECT_EQ(output_of({"-j3", "-k", "/bin/echo"}, many), many) << "more than descriptors";
+}
+
+TEST(Apfarm, EndsWithTheNumberOfFailures) {
+  EXPECT_EQ(run(apfarm({"exit {}", ":::", "0", "1", "2"})).status, 2);
+  std::string many;
+  for (int i = 0; i < 110; ++i) many += "x\n";
+  EXPECT_EQ(run(apfarm({"false"}, many)).status, 101);
+  EXPECT_EQ(run(apfarm({"true"}, "")).status, 0);
+  EXPECT_EQ(run(apfarm({"--halt", "now,fail=1", "sleep 0.{}; exit {}", ":::", "3", "50"})).status, 3);
+  const Ended soon = run(apfarm({"-j1", "--halt", "soon,fail=1", "echo {}; exit {}", ":::", "0", "4", "5"}));
+  EXPECT_EQ(soon.status, 4);
+  EXPECT_EQ(soon.out, "0\n4\n");
+}
+
+TEST(Apfarm, WritesAJoblogAndGoesOnFromIt) {
+  const Folder folder;
+  const std::string log = folder / "log";
+  EXPECT_EQ(run(apfarm({"-j1", "--joblog", log, "exit {}", ":::", "0", "1", "2"})).status, 2);
+  EXPECT_EQ(joblog_fields(folder.read("log")), "1 0 0 exit 0\n2 1 0 exit 1\n3 2 0 exit 2\n");
+  const Words again{"echo {}; test {} != 2", ":::", "0", "1", "2", "7"};
+  Words rest{"-k", "--resume", "--joblog", log};
+  rest.insert(rest.end(), again.begin(), again.end());
+  EXPECT_EQ(output_of(rest), "7\n");
+  folder.write("log", folder.read("log") + "5\t:\t12.0");  // torn
+  rest[1] = "--resume-failed";
+  const Ended failed = run(apfarm(rest));
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_EQ(failed.out, "1\n2\n");
+  EXPECT_EQ(joblog_fields(folder.read("log")),
+            "1 0 0 exit 0\n2 1 0 exit 1\n3 2 0 exit 2\n4 0 0 echo 7; test 7 != 2\n2 0 0 echo 1; test 1 != 2\n"
+            "3 1 0 echo 2; test 2 != 2\n");
+}
+
+TEST(Apfarm, GoesOnAfterItWasKilled) {
+  const Folder folder;
+  const std::string log = folder / "log";
+  std::string values;
+  for (int i = 1; i <= 300; ++i) values += std::to_string(i) + "\n";
+  const std::string list = folder.write("list", values);
+  const std::string run_once = "mkdir " + (folder / "run.{}") + " && echo {} >> " + (folder / "done");
+  {
+    Process killed(apfarm({"-j2", "-a", list, "--joblog", log, run_once + "; echo {}"}));
+    ASSERT_TRUE(killed.wait_for("20\n"));
+    killed.signal(SIGKILL);
+    EXPECT_EQ(killed.wait().status, 128 + SIGKILL);
+  }
+  const Words words{
+      "-j2", "-a", list, "--joblog", log, "--resume", "rmdir " + (folder / "run.{}") + " 2>&-; " + run_once};
+  EXPECT_EQ(run(apfarm(words)).status, 0);
+  const auto lines = sorted_lines(joblog_fields(folder.read("log")));
+  EXPECT_EQ(lines.size(), 300U) << "each job once";
+  EXPECT_LE(sorted_lines(folder.read("done")).size(), 300U + 16) << "what had not been printed ran again";
+}
+
+TEST(Apfarm, RunsFailingJobsAgain) {
+  const Folder folder;
+  const std::string script = "echo x >> " + (folder / "runs") + "; test $(wc -l < " + (folder / "runs") + ") = 3 && :";
+  EXPECT_EQ(run(apfarm({"--retries", "3", script, ":::", "1"})).status, 0);
+  EXPECT_EQ(folder.read("runs"), "x\nx\nx\n");
+}
+
+TEST(Apfarm, EndsWhatTakesTooLongWithAllItsProcesses) {
+  const Folder folder;
+  const Ended ended = run(apfarm({"--timeout", "0.3", "--joblog", folder / "log", "sleep 5417; :", ":::", "1"}));
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_NE(ended.error.find("job 1 was ended"), std::string::npos) << ended.error;
+  EXPECT_EQ(joblog_fields(folder.read("log")), "1 -1 15 sleep 5417; : 1\n");
+  EXPECT_FALSE(runs("5417"));
+}
+
+TEST(Apfarm, LeavesNothingBehindAfterASignal) {
+  for (const int number : {SIGINT, SIGTERM, SIGKILL}) {
+    Process session(apfarm({"-j2", "echo begun; trap '' TERM; sleep 5418", ":::", "1", "2", "3"}));
+    Process first(apfarm({"-u", "-j2", "echo begun; sleep 5418 & wait; :", ":::", "1", "2", "3"}));
+    ASSERT_TRUE(first.wait_for("begun\n"));
+    while (!runs("5418")) std::this_thread::yield();
+    session.signal(number);
+    first.signal(number);
+    EXPECT_EQ(session.wait().status, 128 + number);
+    EXPECT_EQ(first.wait().status, 128 + number);
+    while (number == SIGKILL && runs("5418")) std::this_thread::yield();  // the guard's work
+    EXPECT_FALSE(runs("5418"));
+  }
+}
+
+TEST(Apfarm, WritesLinesOfJson) {
+  const std::string out = output_of({"--json", "printf '\\377\"\\t'; echo e >&2", ":::", "ä"});
+  EXPECT_NE(out.find("\"Exitval\":0,\"Signal\":0,"), std::string::npos) << out;
+  EXPECT_NE(out.find(R"("V":["ä"],"Stdout":"\ufffd\"\u0009","Stderr":"e ä\n"})"), std::string::npos) << out;
+}
+
+TEST(Apfarm, RefusesInWords) {
+  const std::vector<std::pair<Words, std::string>> wrong{
+      {{"--frob", "ls", ":::", "a"}, "unknown option --frob"},
+      {{"-j", "x", "ls", ":::", "a"}, "-j x: use a number of jobs"},
+      {{"--timeout", "-1", "ls", ":::", "a"}, "use seconds"},
+      {{"--halt", "often", "ls", ":::", "a"}, "--halt often: use never"},
+      {{"--resume", "ls", ":::", "a"}, "name the file by --joblog"},
+      {{"ls", "::::", "/nonexistent/list"}, "cannot open /nonexistent/list: No such file"},
+      {{"echo {= s/a/b/ =}", ":::", "a"}, "needs Perl"},
+      {{"--joblog", "/etc/passwd", "--resume", "ls", ":::", "a"}, "line 1 is none of a joblog"},
+  };
+  for (const auto& [words, text] : wrong) {
+    const Ended ended = run(apfarm(words));
+    EXPECT_EQ(ended.status, 255) << text;
+    EXPECT_NE(ended.error.find(text), std::string::npos) << ended.error;
+  }
+}
+
+}  // namespace
+}  // namespace aplib::test
