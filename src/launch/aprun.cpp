@@ -37,6 +37,7 @@
 #include "launch/ctl/door.hpp"
 #include "launch/files/manifest.hpp"
 #include "launch/mpiexec.hpp"
+#include "launch/net/net.hpp"
 #include "launch/node/node.hpp"
 #include "launch/output.hpp"
 #include "launch/program_path.hpp"
@@ -613,6 +614,15 @@ int run_member(const CommandLine& line, const std::string& prefix, const char* i
   ::_exit(status);  // as where a program's threads remain
 }
 
+/// apctl net, which executes this program. `words` begin behind --net.
+int run_net(int count, const char* const* words) {
+  net::Request request;
+  if (const auto status = net::read_request(count, words, request)) return *status;
+  cluster::Cluster cluster = cluster::read_cluster(request.file);
+  add_allocated_hosts(cluster);
+  return net::measure_network(request, cluster, own_path());
+}
+
 int run_cluster(const CommandLine& line) {
   std::optional<PmixRun> pmix = PmixRun::find();
   if (pmix && !pmix->is_launcher()) return pmix->run_node();
@@ -687,6 +697,10 @@ int main(int argc, char** argv) {
   CommandLine line;
   std::string prefix = "aprun";
   try {
+    if (argc > 1 && std::string_view(argv[1]) == net::verb) {
+      prefix = "apctl";
+      return run_net(argc - 1, argv + 1);
+    }
     if (const auto status = read_arguments(argc, argv, line)) return *status;
     if (line.direct) prefix = std::filesystem::path(line.program_name).filename().string();
     if (!line.node.empty()) {

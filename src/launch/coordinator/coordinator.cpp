@@ -595,6 +595,7 @@ void Coordinator::Impl::told_to_end(std::uint32_t process, int signal) {
 
 /// A node ends while the machine runs. All others stop, and the user is told why.
 void Coordinator::Impl::end_early(std::uint32_t process, const std::string& why, int status) {
+  blame(process);
   if (phase < Phase::running) return call_off(early_end(process, why), status);
   if (phase == Phase::running) fail_by(process, [this, process, why, status] { overseer->lost(process, why, status); });
 }
@@ -660,6 +661,7 @@ void Coordinator::Impl::too_late() {
     for (std::uint32_t process = 0; process < nodes.size(); ++process) tell(process, wire::Stop{});
     return begin_to_end();
   }
+  for (const std::uint32_t process : late) blame(process);
   if (phase == Phase::calling) return call_off(not_there(late, names));
   call_off(fmt::format("{} is not ready after {} s of {}; nothing was started", names, start_patience.count(),
                        phase_text(phase)));
@@ -669,7 +671,10 @@ void Coordinator::Impl::too_late() {
 
 void Coordinator::Impl::start_failed(std::uint32_t process, const std::string& text) {
   KnownNode& node = *nodes[process];
-  if (node.stage == Stage::called) return call_off(fmt::format("{}; nothing was started", text));
+  if (node.stage == Stage::called) {
+    blame(process);
+    return call_off(fmt::format("{}; nothing was started", text));
+  }
   if (node.stage < Stage::finished) lose(process, text);
 }
 
@@ -732,10 +737,16 @@ void Coordinator::Impl::pulse() {
   pulse_timer.start(period, [this] { pulse(); });
 }
 
+/// Notes whom a failure is about, if it is the first.
+void Coordinator::Impl::blame(std::uint32_t process) {
+  if (phase < Phase::ending && failure.empty()) result.lost.push_back(process);
+}
+
 void Coordinator::Impl::lose(std::uint32_t process, const std::string& why) {
   KnownNode& node = *nodes[process];
   if (node.stage >= Stage::finished) return;
   pulse();
+  blame(process);
   node.stage = Stage::gone;
   node.patience.cancel();
   node.lost = why;

@@ -58,11 +58,12 @@ struct Job {
 
 /// How a job ended.
 struct JobResult {
-  int status = 0;                   ///< 0, or that of the first failure in time; the host program's comes first.
-  std::string reason{};             ///< Empty, or the failure of the machine, which has been reported.
-  std::vector<int> cell_status{};   ///< By cell; empty if nothing ran.
-  int host_status = 0;              ///< The host program's.
-  std::vector<PlannedHost> plan{};  ///< For a dry run.
+  int status = 0;                     ///< 0, or that of the first failure in time; the host program's comes first.
+  std::string reason{};               ///< Empty, or the failure of the machine, which has been reported.
+  std::vector<std::uint32_t> lost{};  ///< The processes that the failure is about: they did not come, or were lost.
+  std::vector<int> cell_status{};     ///< By cell; empty if nothing ran.
+  int host_status = 0;                ///< The host program's.
+  std::vector<PlannedHost> plan{};    ///< For a dry run.
   CellMap planned_cells{};
   cluster::Shares shares{};
 };

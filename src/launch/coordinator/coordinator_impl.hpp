@@ -146,6 +146,7 @@ class Coordinator::Impl {
   void suspect(std::uint32_t process, const std::string& why);
   void pulse();
   void lose(std::uint32_t process, const std::string& why);
+  void blame(std::uint32_t process);
   void misspoken(std::uint32_t process);
   void process_said(std::uint32_t process, const std::string& line);
   void say_of(std::uint32_t process, const std::string& line);

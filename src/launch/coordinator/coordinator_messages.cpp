@@ -128,6 +128,7 @@ bool Coordinator::Impl::take_of_run(std::uint32_t process, wire::MessageType typ
 
 /// A node cannot go on.
 void Coordinator::Impl::take_cannot(std::uint32_t process, const std::string& text) {
+  blame(process);
   if (phase == Phase::running) {
     return fail_by(process, [this, why = fmt::format("{}: {}", nodes[process]->name, text)] {
       stop_running(static_cast<int>(ExitStatus::program_failed), why);

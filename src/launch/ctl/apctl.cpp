@@ -2,12 +2,15 @@
 // apctl: a look into the machines that this user runs on this computer, and a hand on them. docs/apctl.md says what
 // it does.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <future>
@@ -23,6 +26,7 @@
 #include "base/text.hpp"
 #include "launch/ctl/registry.hpp"
 #include "launch/ctl/status.hpp"
+#include "launch/net/net.hpp"
 #include "launch/program_path.hpp"
 #include "launch/terminal.hpp"
 #include "launch/wire/status.hpp"
@@ -103,7 +107,20 @@ int load(const std::string& folder, Words words, const std::string& task) {
                printable(fmt::format("{} is task {} of all cells of job {}\n", words.front(), number_of_task, number)));
 }
 
-constexpr std::array<std::string_view, 5> commands{"list", "status", "tasks", "load", "stop"};
+/// aprun has what measures, and lies beside this program. Returns only if it cannot be executed.
+int execute_net(char** words) {
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string aprun = here.parent_path() / "aprun";
+  std::string verb = net::verb;
+  std::vector<char*> arguments{words[0], verb.data()};
+  for (char** word = words + 2; *word != nullptr; ++word) arguments.push_back(*word);
+  arguments.push_back(nullptr);
+  ::execv(aprun.c_str(), arguments.data());
+  throw Error(Errc::failed, fmt::format("{} cannot be executed: {}", aprun, std::strerror(errno)));
+}
+
+constexpr std::array<std::string_view, 6> commands{"list", "status", "tasks", "load", "stop", "net"};
 
 std::string unknown_command(std::string_view word) {
   const auto meant = text::nearest(word, commands);
@@ -159,6 +176,8 @@ int run(int argc, char** argv) {
     words = loading->remaining();
     action = [&](const std::string& folder) { return load(folder, words, task); };
   });
+  app.add_subcommand("net", "Round trips and rates between all hosts of a cluster file: apctl net -f FILE");
+  if (argc > 1 && argv[1] == std::string_view("net")) return execute_net(argv);
   if (argc > 1 && argv[1][0] != '-' && std::ranges::count(commands, std::string_view(argv[1])) == 0) {
     tell_user("apctl", unknown_command(argv[1]));
     return static_cast<int>(ExitStatus::usage);
