@@ -155,10 +155,9 @@ Child::~Child() {
   }
 }
 
-bool Child::write(std::string& text) {
-  while (!text.empty() && input_) {
-    // The starter's thread blocks SIGPIPE.
-    const ssize_t written = ::write(input_.get(), text.data(), text.size());
+bool write_some(int descriptor, std::string& text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
     if (written >= 0) {
       text.erase(0, static_cast<std::size_t>(written));
     } else if (errno != EINTR) {
@@ -168,17 +167,14 @@ bool Child::write(std::string& text) {
   return true;
 }
 
-void Child::close_input() noexcept { input_.reset(); }
-
-std::string Child::read(Stream stream) {
-  os::UniqueFd& output = outputs_[stream];
+std::string read_some(os::UniqueFd& descriptor) {
   std::array<char, 8192> buffer;
-  while (output) {
-    const ssize_t got = ::read(output.get(), buffer.data(), buffer.size());
+  while (descriptor) {
+    const ssize_t got = ::read(descriptor.get(), buffer.data(), buffer.size());
     if (got > 0) return {buffer.data(), static_cast<std::size_t>(got)};
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) break;
-    output.reset();  // else it would be ready for ever
+    descriptor.reset();  // else it would be ready for ever
   }
   return {};
 }

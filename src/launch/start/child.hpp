@@ -13,16 +13,15 @@
 #include <vector>
 
 #include "base/os/descriptor.hpp"
+#include "launch/start/started.hpp"
 
 namespace aplib::launch::start {
 
 class Guard;
 
 /// Not thread safe. Makes system calls, but none that waits for the program.
-class Child {
+class Child final : public Started {
  public:
-  enum Stream { output, error };
-
   struct Command {
     std::vector<std::string> argv;
     std::string file{};      ///< Empty: argv[0]. A name without a slash is looked for in PATH.
@@ -36,31 +35,21 @@ class Child {
   Child(const std::vector<std::string>& argv, const std::string& folder, Guard* guard = nullptr)
       : Child(Command{.argv = argv, .folder = folder, .guard = guard}) {}
   /// Kills the process, and waits until it has ended.
-  ~Child();
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
+  ~Child() override;
 
-  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-  /// Readable when the process has ended. -1 where the system lacks that; then call ended() now and then.
-  [[nodiscard]] int end_fd() const noexcept { return end_.get(); }
-  /// Readable when read() has something. -1: the stream has ended.
-  [[nodiscard]] int output_fd(Stream stream) const noexcept { return outputs_[stream].get(); }
-  /// -1: closed.
-  [[nodiscard]] int input_fd() const noexcept { return input_.get(); }
-
-  /// The pipes of its standard output and input, from now on the caller's.
-  [[nodiscard]] os::Ends release_streams() noexcept { return {std::move(outputs_[output]), std::move(input_)}; }
-  /// Writes as much of `text` as the pipe takes, and removes that part. False: the pipe has no reader any more.
-  bool write(std::string& text);
-  void close_input() noexcept;
-  /// What has arrived. "": nothing more is there now, or ever.
-  [[nodiscard]] std::string read(Stream stream);
-
-  /// Sends a signal to the process and all processes of its session that have not left its group.
-  void signal(int number) const noexcept;
-  /// If the process has ended: its exit status, or 128 + signal. Then what it left in its group is killed. Does not
-  /// wait.
-  [[nodiscard]] std::optional<int> ended();
+  [[nodiscard]] pid_t pid() const noexcept override { return pid_; }
+  [[nodiscard]] int end_fd() const noexcept override { return end_.get(); }
+  [[nodiscard]] int output_fd(Stream stream) const noexcept override { return outputs_[stream].get(); }
+  [[nodiscard]] int input_fd() const noexcept override { return input_.get(); }
+  [[nodiscard]] os::Ends release_streams() noexcept override {
+    return {std::move(outputs_[output]), std::move(input_)};
+  }
+  bool write(std::string& text) override { return !input_ || write_some(input_.get(), text); }
+  void close_input() noexcept override { input_.reset(); }
+  [[nodiscard]] std::string read(Stream stream) override { return read_some(outputs_[stream]); }
+  /// To the process and all processes of its session that have not left its group.
+  void signal(int number) const noexcept override;
+  [[nodiscard]] std::optional<int> ended() override;
   /// It has ended by a signal, rather than with a status that looks so.
   [[nodiscard]] bool was_killed() const noexcept { return was_killed_; }
 

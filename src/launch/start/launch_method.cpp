@@ -91,6 +91,27 @@ std::unique_ptr<LaunchMethod> make_command_method() { return std::make_unique<Co
 
 // ---- ssh ----
 
+SshTarget ssh_target(const cluster::ClusterHost& host) {
+  const std::string text = host.ssh_destination();
+  const std::size_t at = text.rfind('@');
+  const std::size_t begin = at == text.npos ? 0 : at + 1;
+  const std::string user = text.substr(0, begin);
+  std::string place = text.substr(begin);
+  std::string port;
+  if (place.starts_with('[')) {
+    const std::size_t close = place.find(']');
+    if (close != place.npos) {
+      if (place.substr(close + 1).starts_with(':')) port = place.substr(close + 2);
+      place = place.substr(1, close - 1);
+    }
+  } else if (std::ranges::count(place, ':') == 1) {
+    const std::size_t colon = place.find(':');
+    port = place.substr(colon + 1);
+    place.resize(colon);
+  }
+  return {user + place, port};
+}
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -155,33 +176,6 @@ std::vector<std::string> complaints_of(const std::vector<std::string>& words) {
   return kept;
 }
 
-/// A destination of ssh: [user@]name[:port]. An IPv6 address with a port is [address]:port.
-struct Target {
-  std::string host;
-  std::string port;
-};
-
-Target target_of(const cluster::ClusterHost& host) {
-  const std::string text = host.ssh_destination();
-  const std::size_t at = text.rfind('@');
-  const std::size_t begin = at == text.npos ? 0 : at + 1;
-  const std::string user = text.substr(0, begin);
-  std::string place = text.substr(begin);
-  std::string port;
-  if (place.starts_with('[')) {
-    const std::size_t close = place.find(']');
-    if (close != place.npos) {
-      if (place.substr(close + 1).starts_with(':')) port = place.substr(close + 2);
-      place = place.substr(1, close - 1);
-    }
-  } else if (std::ranges::count(place, ':') == 1) {
-    const std::size_t colon = place.find(':');
-    port = place.substr(colon + 1);
-    place.resize(colon);
-  }
-  return {user + place, port};
-}
-
 class SshMethod : public LaunchMethod {
  public:
   explicit SshMethod(std::vector<std::string> ssh) : ssh_(std::move(ssh)) {}
@@ -196,7 +190,7 @@ class SshMethod : public LaunchMethod {
     if (end.told || !end.lost_folder.empty()) return judge_program(node, end, "ssh");
     const std::vector<std::string> complaints = complaints_of(end.words);
     std::vector<std::string> trial = command_line(node, {});
-    trial.insert(trial.end(), {target_of(node.host).host, "true"});
+    trial.insert(trial.end(), {ssh_target(node.host).host, "true"});
     const std::string by_hand = fmt::format("`{}`", shell_command(trial));
     if (end.began) {
       const std::string how = end.status == ssh_failed ? "" : fmt::format(": ssh {}", how_it_ended(end.status));
@@ -217,7 +211,7 @@ class SshMethod : public LaunchMethod {
     }
     const std::string times = end.attempt == 1 ? "" : fmt::format(" {} times", end.attempt);
     return {.kind = Kind::failed,
-            .text = fmt::format("{}: ssh to {} failed{}{}; {} {}", host_name(node), target_of(node.host).host, times,
+            .text = fmt::format("{}: ssh to {} failed{}{}; {} {}", host_name(node), ssh_target(node.host).host, times,
                                 quoted(complaints), symptom == nullptr ? "try" : symptom->remedy, by_hand)};
   }
 
@@ -236,7 +230,7 @@ class SshMethod : public LaunchMethod {
   std::vector<std::string> command_line(const NodeStart& node, std::initializer_list<const char*> ours) const {
     std::vector<std::string> all = ssh_;
     all.insert(all.end(), node.host.ssh_options.begin(), node.host.ssh_options.end());
-    const Target target = target_of(node.host);
+    const SshTarget target = ssh_target(node.host);
     if (!target.port.empty()) all.insert(all.end(), {"-p", target.port});
     all.insert(all.end(), ours.begin(), ours.end());
     return all;
@@ -246,7 +240,7 @@ class SshMethod : public LaunchMethod {
     std::vector<std::string> all =
         command_line(node, {"-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o",
                             "ServerAliveInterval=15", "-o", "ClearAllForwardings=yes"});
-    all.insert(all.end(), {"--", target_of(node.host).host, remote});
+    all.insert(all.end(), {"--", ssh_target(node.host).host, remote});
     return all;
   }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "launch/start/child.hpp"
 #include "launch/start/starter.hpp"
 
 namespace aplib::launch::start {
@@ -43,12 +44,17 @@ class LaunchMethod {
   LaunchMethod(const LaunchMethod&) = delete;
   LaunchMethod& operator=(const LaunchMethod&) = delete;
 
-  /// The command of the child. Several nodes only if together() is true.
+  /// Starts the nodes, in this case by command() and folder(). Several nodes only if together() is true. The guard
+  /// watches children. Throws Error.
+  [[nodiscard]] virtual std::unique_ptr<Started> begin(const std::vector<NodeStart>& nodes, Guard* guard) const {
+    return std::make_unique<Child>(command(nodes), folder(nodes[0]), guard);
+  }
+  /// The command of the child.
   [[nodiscard]] virtual std::vector<std::string> command(const std::vector<NodeStart>& nodes) const = 0;
   /// The folder in which the child runs.
   [[nodiscard]] virtual std::string folder(const NodeStart& /*node*/) const { return {}; }
   [[nodiscard]] virtual Verdict judge(const NodeStart& node, const MethodEnd& end) const = 0;
-  /// The message when the child cannot be executed. `why` is the system's reason.
+  /// The message when begin() throws. `why` is the system's reason.
   [[nodiscard]] virtual std::string not_executed(const NodeStart& node, const std::string& why) const = 0;
   /// Why nothing of this kind can be started here now, or "". Called once, before the first start.
   [[nodiscard]] virtual std::string hindrance() const { return {}; }
@@ -73,6 +79,13 @@ class LaunchMethod {
 /// `ssh`: the words of the command, options included.
 [[nodiscard]] std::unique_ptr<LaunchMethod> make_ssh_method(std::vector<std::string> ssh);
 [[nodiscard]] std::unique_ptr<LaunchMethod> make_slurm_method();
+
+/// A destination of ssh in two parts. [user@]name[:port]; an IPv6 address with a port is [address]:port.
+struct SshTarget {
+  std::string host;
+  std::string port;
+};
+[[nodiscard]] SshTarget ssh_target(const cluster::ClusterHost& host);
 
 // ---- Slurm: the allocation in which the launcher runs ----
 
