@@ -40,6 +40,7 @@
 #include "launch/net/net.hpp"
 #include "launch/node/node.hpp"
 #include "launch/output.hpp"
+#include "launch/pool/pool.hpp"
 #include "launch/program_path.hpp"
 #include "launch/program_run.hpp"
 #include "launch/report.hpp"
@@ -532,10 +533,40 @@ std::string plan_of(const cluster::Cluster& cluster, const coordinator::Job& job
   return cluster_plan_text(plan) + other_programs_text(job.text, plan.grid.count());
 }
 
+/// The hosts of a pool. Where fewer than all are enough, those that do not stand now are left out, which the user is
+/// told. Throws Error.
+cluster::Cluster hosts_of_pool(const std::string& name) {
+  const pool::Pool pool = pool::Pool::open(name);
+  cluster::Cluster cluster = pool.standing_cluster();
+  const std::size_t all = cluster.hosts.size();
+  if (cluster.need == 0 || cluster.need >= all) return cluster;
+  const auto answers = pool::facts_of(pool.ways(), cluster.options.peer_timeout);
+  std::vector<std::string> left_out;
+  std::vector<bool> stands(all, true);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].facts) continue;
+    for (const std::size_t member : pool.hosts()[i].members) {
+      stands[member] = false;
+      left_out.push_back(fmt::format("{}: {}", cluster.hosts[member].name, answers[i].problem));
+    }
+  }
+  if (left_out.empty()) return cluster;
+  const std::size_t stand = all - left_out.size();
+  if (stand < cluster.need) {
+    throw Error(Errc::failed, fmt::format("{} of {} hosts stand, and {} are needed ({}); apctl up {} repairs the pool",
+                                          stand, all, cluster.need, fmt::join(left_out, "; "), name));
+  }
+  say(fmt::format("runs on {} of {} hosts, without {}", stand, all, fmt::join(left_out, "; ")));
+  std::size_t at = 0;
+  std::erase_if(cluster.hosts, [&](const cluster::ClusterHost&) { return !stands[at++]; });
+  return cluster;
+}
+
 int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
-  cluster::Cluster cluster = line.cluster_text.empty() ? cluster::read_cluster(line.cluster_file)
-                                                       : cluster::parse_cluster(line.cluster_text, line.cluster_file,
-                                                                                Options::from_environment());
+  cluster::Cluster cluster = !line.pool.empty()          ? hosts_of_pool(line.pool)
+                             : line.cluster_text.empty() ? cluster::read_cluster(line.cluster_file)
+                                                         : cluster::parse_cluster(line.cluster_text, line.cluster_file,
+                                                                                  Options::from_environment());
   if (pmix != nullptr) pmix->take_hosts(cluster);
   add_allocated_hosts(cluster);
   apply_command_line(line, cluster);
@@ -709,6 +740,7 @@ int main(int argc, char** argv) {
                              aplib::comm::secure_from(line.machine.secure), line.machine.peer_timeout});
     }
     if (line.list_modules) return list_modules(line.machine);
+    if (!line.pool.empty()) return run_cluster_with(line, nullptr);
     if (!line.cluster_file.empty()) return run_cluster(line);
     if (const char* const place = std::getenv(aplib::join_variable); place != nullptr && line.direct)
       return run_member(line, prefix, place);

@@ -18,6 +18,7 @@
 #include "aplib/version.hpp"
 #include "base/text.hpp"
 #include "launch/files/manifest.hpp"
+#include "launch/pool/pool.hpp"
 #include "launch/terminal.hpp"
 
 namespace aplib::launch {
@@ -127,6 +128,12 @@ Parser::Parser(CommandLine& into)
   app_.add_option("-f,--file", into.cluster_file,
                   "Run on the hosts that this cluster file names; the command line overrides the file.")
       ->type_name("FILE");
+  app_.add_option(
+          "--in", into.pool,
+          "Run on the hosts of this pool, which apctl up has made of a cluster file; the file counts, as for -f.")
+      ->type_name("POOL")
+      ->excludes(app_.get_option("--file"))
+      ->check([](const std::string& text) { return pool::Pool::name_problem(text); });
   app_.add_option("--entry", into.entry,
                   "Start at this function instead of cell_main, main or MAIN__, for example solve(int,double)->int. A "
                   "result of type int is the cell's status; another is printed.")
@@ -282,7 +289,7 @@ std::optional<int> Parser::parse(int argc, const char* const* argv) {
   if (!into_.node.empty()) return std::nullopt;
   if (!environment_problem.empty()) return refuse(environment_problem);
   if (into_.list_modules) return std::nullopt;
-  if (program >= argc && into_.cluster_file.empty()) return refuse("no program is given");
+  if (program >= argc && into_.cluster_file.empty() && into_.pool.empty()) return refuse("no program is given");
   for (auto* names : {&private_, &shared_}) {
     auto& all = names == &private_ ? into_.machine.private_libraries : into_.machine.shared_libraries;
     for (std::string& name : *names) all.push_back(std::move(name));

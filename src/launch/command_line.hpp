@@ -34,6 +34,7 @@ struct CommandLine {
   bool processes = false;            ///< The program's cells are ordinary processes. `others` tell for themselves.
   bool list_modules = false;
   std::string cluster_file;  ///< Empty: all cells are on this computer, in this process.
+  std::string pool;          ///< --in: instead of a cluster file.
   std::string cluster_text;  ///< Not empty: the text of such a file, whose name is only for messages.
   /// Options of the machine on the command line itself, by name, with their values.
   std::vector<std::pair<std::string, std::string>> given;

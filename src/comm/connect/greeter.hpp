@@ -7,6 +7,8 @@
 // Who uses it limits the time that it takes (Greeting::time_max), and goes on with the stream.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -53,7 +55,10 @@ class DescriptorPair {
   }
 
   /// Nothing more is written: the other side comes to the end.
-  void finish() noexcept { close(writer_); }
+  void finish() noexcept {
+    ::shutdown(writer_.native_handle(), SHUT_WR);  // where both are one socket; a pipe refuses
+    close(writer_);
+  }
   void close() noexcept {
     close(reader_);
     close(writer_);

@@ -2,6 +2,7 @@
 // Cluster: the checked content of a cluster file. docs/cluster-file.md has every key.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -14,7 +15,8 @@
 namespace aplib::launch::cluster {
 
 /// What starts the process of a host.
-enum class LaunchKind : std::uint8_t { ssh, local, slurm, pmix, command };
+/// `keeper`: a keeper that stands there (launch/pool), which no file asks for.
+enum class LaunchKind : std::uint8_t { ssh, local, slurm, pmix, command, keeper };
 
 /// "ssh".
 [[nodiscard]] std::string_view launch_text(LaunchKind kind);
@@ -22,7 +24,7 @@ enum class LaunchKind : std::uint8_t { ssh, local, slurm, pmix, command };
 /// Whether such a process speaks with the launcher over its standard input and output. The others call the launcher,
 /// over the network: srun mixes what its tasks write, and nobody says what a user's command does to it.
 [[nodiscard]] constexpr bool speaks_by_streams(LaunchKind kind) {
-  return kind == LaunchKind::ssh || kind == LaunchKind::local;
+  return kind == LaunchKind::ssh || kind == LaunchKind::local || kind == LaunchKind::keeper;
 }
 
 /// How the speed of a host is measured, for cells = "auto".
@@ -50,10 +52,13 @@ struct ClusterHost {
   std::optional<std::uint32_t> cells;    ///< Nothing: "auto".
   std::string threads;                   ///< In the form of the option; empty: the machine's.
   Speed speed;
-  std::string aprun;     ///< Path of aprun on that host; empty: the launcher's own path.
-  std::string folder;    ///< Working directory there; empty: the launcher's.
-  bool process = false;  ///< Its cells are ordinary processes.
-  int line = 0;          ///< The host's line in the file, for messages; 0: not in the file.
+  std::string aprun;         ///< Path of aprun on that host; empty: the launcher's own path.
+  std::string folder;        ///< Working directory there; empty: the launcher's.
+  std::string keeper{};      ///< LaunchKind::keeper: the socket of this computer that leads to it.
+  std::string keeper_key{};  ///< LaunchKind::keeper: of the pool.
+  bool is_here = false;      ///< LaunchKind::keeper: it is on this computer.
+  bool process = false;      ///< Its cells are ordinary processes.
+  int line = 0;              ///< The host's line in the file, for messages; 0: not in the file.
 
   /// The destination that ssh connects to.
   [[nodiscard]] const std::string& ssh_destination() const {
@@ -92,7 +97,9 @@ struct Cluster {
   /// no [[host]]: the hosts are those of the allocation, made from `defaults`.
   std::vector<ClusterHost> hosts;
   std::vector<ClusterFile> files;
-  ClusterHost defaults;  ///< What [machine] says about all hosts; without a name.
+  std::chrono::nanoseconds keeper_idle = std::chrono::hours(8);  ///< Of a pool: without a run, a keeper ends then.
+  std::uint32_t need = 0;  ///< Of a pool: hosts with which a machine starts at least; 0: all.
+  ClusterHost defaults;    ///< What [machine] says about all hosts; without a name.
 };
 
 /// Reads and checks a cluster file. What the file leaves open comes from APLIB_* variables. Throws Error(bad_option)

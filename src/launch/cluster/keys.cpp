@@ -265,6 +265,22 @@ std::string apply_replace(const KeyTarget& target, const Value& value) {
   return apply_truth(target.file->replace, value);
 }
 
+std::string apply_keeper_idle(const KeyTarget& target, const Value& value) {
+  const auto text = option_text(value);
+  const auto time = text ? text::parse_duration(*text) : std::nullopt;
+  constexpr auto longest = std::chrono::hours(24 * 365);
+  if (!time || *time < std::chrono::seconds(1) || *time > longest)
+    return "not a time: use 1s .. 8760h, for example \"30min\"";
+  target.cluster->keeper_idle = *time;
+  return {};
+}
+std::string apply_need(const KeyTarget& target, const Value& value) {
+  const auto number = whole(value, ClusterHost::processes_max);
+  if (!number) return fmt::format("not a number of hosts: use 1 .. {}", ClusterHost::processes_max);
+  target.cluster->need = *number;
+  return {};
+}
+
 struct KeyRow {
   KeyInfo info;
   std::string (*apply)(const KeyTarget&, const Value&);
@@ -290,6 +306,12 @@ constexpr std::array rows{
     KeyRow{
         {machine, "args", "[TEXT, ...]", "[]", "", "Arguments of the program, or of the host program if there is one."},
         apply_args},
+    KeyRow{{machine, "need", "N", "all", "1 .. 4096",
+            "Of a pool: a machine starts when that many of the hosts stand, without the others; which, is said."},
+           apply_need},
+    KeyRow{{machine, "keeper-idle", "TIME", "8h", "1s .. 8760h",
+            "Of a pool: a host's keeper ends when nothing was started there for that long."},
+           apply_keeper_idle},
     KeyRow{{host, "name", "NAME", "", "letters, digits, _.-@:%",
             "The host's name in messages, and where ssh goes. ws[1-4] means four hosts. This computer needs no name."},
            apply_host_name},
@@ -406,6 +428,9 @@ std::string_view section_text(SectionKind section) {
   return {};
 }
 
-std::string_view launch_text(LaunchKind kind) { return std::ranges::find(launch_names, kind, &LaunchName::kind)->name; }
+std::string_view launch_text(LaunchKind kind) {
+  if (kind == LaunchKind::keeper) return "keeper";
+  return std::ranges::find(launch_names, kind, &LaunchName::kind)->name;
+}
 
 }  // namespace aplib::launch::cluster

@@ -160,6 +160,7 @@ bool same_speed(const ClusterHost& a, const ClusterHost& b) {
   const bool measured = a.speed.kind == Speed::Kind::memory || a.speed.kind == Speed::Kind::compute;
   if (!measured || a.speed.kind != b.speed.kind || a.launch != b.launch || a.threads != b.threads) return false;
   if (a.launch == LaunchKind::ssh) return a.ssh_destination() == b.ssh_destination() && a.ssh_options == b.ssh_options;
+  if (a.launch == LaunchKind::keeper) return a.keeper == b.keeper;
   return a.launch == LaunchKind::local;
 }
 

@@ -87,7 +87,9 @@ std::string Coordinator::Impl::data_address(std::uint32_t process) const {
   const std::string& local = nodes[process]->hello.local;
   if (!cluster::speaks_by_streams(host.launch)) return local;
   // Behind a tunnel, or on this computer, ssh arrives at loopback. A local node inherits what was said of the launcher.
-  const bool leads_there = host.launch == cluster::LaunchKind::ssh && wire::is_numeric_address(local);
+  const bool by_ssh =
+      host.launch == cluster::LaunchKind::ssh || (host.launch == cluster::LaunchKind::keeper && !host.is_here);
+  const bool leads_there = by_ssh && wire::is_numeric_address(local);
   return leads_there && !is_loopback(local) ? local : std::string();
 }
 

@@ -24,6 +24,7 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/text.hpp"
+#include "launch/ctl/pool_verbs.hpp"
 #include "launch/ctl/registry.hpp"
 #include "launch/ctl/status.hpp"
 #include "launch/net/net.hpp"
@@ -120,12 +121,39 @@ int execute_net(char** words) {
   throw Error(Errc::failed, fmt::format("{} cannot be executed: {}", aprun, std::strerror(errno)));
 }
 
-constexpr std::array<std::string_view, 6> commands{"list", "status", "tasks", "load", "stop", "net"};
+constexpr std::array<std::string_view, 9> commands{"list", "status", "tasks", "load", "stop",
+                                                   "net",  "up",     "down",  "hosts"};
 
 std::string unknown_command(std::string_view word) {
   const auto meant = text::nearest(word, commands);
   return fmt::format("unknown command {}: {}\nRun with --help for more information.", word,
                      meant ? fmt::format("did you mean {}?", *meant) : "use " + text::join(commands));
+}
+
+struct PoolWords {
+  std::string file{};
+  std::string pool{};
+  bool json = false;
+};
+
+/// `words` and `action` outlive the parsing.
+void add_pool_commands(CLI::App& app, PoolWords& words, std::function<int(const std::string&)>& action) {
+  CLI::App* up = app.add_subcommand("up", "Makes a pool of the hosts of a cluster file, or repairs one that stands.");
+  up->add_option("-f,--file", words.file, "The cluster file.")->type_name("FILE");
+  up->add_option("POOL,--name", words.pool, "The pool's name; default: the file's.");
+  up->callback([&words, &action] {
+    if (words.file.empty() && words.pool.empty())
+      refuse("a cluster file is missing: apctl up -f FILE; apctl up POOL repairs one");
+    action = [&words](const std::string&) { return pool_up(words.file, words.pool); };
+  });
+  CLI::App* down = app.add_subcommand("down", "Ends a pool, with what runs in it.");
+  down->add_option("POOL", words.pool, "Its name.")->required();
+  down->callback([&words, &action] { action = [&words](const std::string&) { return pool_down(words.pool); }; });
+  CLI::App* hosts = app.add_subcommand("hosts", "What the hosts of a pool are, and how they are at the moment.");
+  hosts->add_option("POOL", words.pool, "Its name; default: all pools.");
+  hosts->add_flag("--json", words.json, "For programs: one object a host.");
+  hosts->callback(
+      [&words, &action] { action = [&words](const std::string&) { return pool_hosts(words.pool, words.json); }; });
 }
 
 int run(int argc, char** argv) {
@@ -178,6 +206,8 @@ int run(int argc, char** argv) {
   });
   app.add_subcommand("net", "Round trips and rates between all hosts of a cluster file: apctl net -f FILE");
   if (argc > 1 && argv[1] == std::string_view("net")) return execute_net(argv);
+  PoolWords of_pool;
+  add_pool_commands(app, of_pool, action);
   if (argc > 1 && argv[1][0] != '-' && std::ranges::count(commands, std::string_view(argv[1])) == 0) {
     tell_user("apctl", unknown_command(argv[1]));
     return static_cast<int>(ExitStatus::usage);

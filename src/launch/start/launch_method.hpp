@@ -79,6 +79,7 @@ class LaunchMethod {
 /// `ssh`: the words of the command, options included.
 [[nodiscard]] std::unique_ptr<LaunchMethod> make_ssh_method(std::vector<std::string> ssh);
 [[nodiscard]] std::unique_ptr<LaunchMethod> make_slurm_method();
+[[nodiscard]] std::unique_ptr<LaunchMethod> make_keeper_method();
 
 /// A destination of ssh in two parts. [user@]name[:port]; an IPv6 address with a port is [address]:port.
 struct SshTarget {

@@ -53,7 +53,7 @@ struct Node {
 struct Launch {
   const LaunchMethod* method = nullptr;
   std::vector<Node> nodes;
-  std::unique_ptr<Child> child;  ///< While it runs.
+  std::unique_ptr<Started> child;  ///< While it runs.
   std::string to_write;
   std::array<std::string, 2> unfinished_lines;  ///< By Child::Stream.
   std::map<std::string, std::size_t> by_label;  ///< srun: label of a task -> index in nodes.
@@ -69,7 +69,8 @@ class AllMethods : public Starter {
       : local_(make_local_method()),
         command_(make_command_method()),
         ssh_(make_ssh_method(std::move(ssh))),
-        slurm_(make_slurm_method()) {}
+        slurm_(make_slurm_method()),
+        keeper_(make_keeper_method()) {}
 
   ~AllMethods() override {
     if (!thread_.joinable()) return;
@@ -113,6 +114,7 @@ class AllMethods : public Starter {
   std::unique_ptr<LaunchMethod> command_;
   std::unique_ptr<LaunchMethod> ssh_;
   std::unique_ptr<LaunchMethod> slurm_;
+  std::unique_ptr<LaunchMethod> keeper_;
   os::EventFd wake_;
   std::mutex mutex_;
   std::vector<std::uint32_t> arrivals_;  // under mutex_
@@ -137,6 +139,8 @@ const LaunchMethod& AllMethods::method_of(const NodeStart& node) const {
       return *ssh_;
     case cluster::LaunchKind::slurm:
       return *slurm_;
+    case cluster::LaunchKind::keeper:
+      return *keeper_;
     case cluster::LaunchKind::pmix:
       break;
   }
@@ -248,8 +252,7 @@ void AllMethods::begin(Launch& launch) {
     node.status.reset();
   }
   try {
-    launch.child =
-        std::make_unique<Child>(launch.method->command(starts), launch.method->folder(starts[0]), guard_.get());
+    launch.child = launch.method->begin(starts, guard_.get());
   } catch (const Error& error) {
     end_turn(launch);
     launch.done = true;
@@ -421,7 +424,7 @@ void AllMethods::take_end(Launch& launch, int status) {
     // One that ends here might have become a greeting.
     if (!unfinished.empty()) take_line(launch, stream, std::string_view(unfinished).substr(0, unfinished.find('\n')));
   }
-  guard_->forget(launch.child->pid());
+  if (launch.child->pid() > 0) guard_->forget(launch.child->pid());
   launch.child.reset();
   launch.to_write.clear();
   end_turn(launch);

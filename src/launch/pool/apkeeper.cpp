@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+// apkeeper: stands on a host of a pool and starts nodes for the pool's user. apctl up starts it by ssh, or systemd by
+// its socket. docs/pool.md says what it does.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "aplib/version.hpp"
+#include "base/text.hpp"
+#include "comm/job_key.hpp"
+#include "launch/ctl/registry.hpp"
+#include "launch/pool/keeper.hpp"
+#include "launch/pool/keeper_address.hpp"
+#include "launch/terminal.hpp"
+
+namespace aplib::launch::pool {
+namespace {
+
+constexpr int first_passed = 3;  // of systemd's descriptors
+
+struct Asked {
+  std::string id;
+  std::string key_file;  ///< Empty: the key comes on standard input.
+  std::chrono::seconds idle{0};
+};
+
+constexpr std::string_view usage =
+    "apkeeper is for apctl up, which starts it on each host of a pool, and for systemd: apkeeper --pool ID | --key "
+    "FILE "
+    "[--idle SECONDS]";
+
+Asked read_words(int argc, char** argv) {
+  Asked asked;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view name = argv[i];
+    const std::string value = argv[i + 1];
+    const auto seconds = text::parse_number(value);
+    if (name == "--pool" && !value.empty() && value.find('/') == value.npos) {
+      asked.id = value;
+    } else if (name == "--key") {
+      asked.key_file = value;
+    } else if (name == "--idle" && seconds) {
+      asked.idle = std::chrono::seconds(*seconds);
+    } else {
+      throw Error(Errc::bad_argument, fmt::format("{} {}: {}", name, value, usage));
+    }
+  }
+  if (asked.id.empty() == asked.key_file.empty()) throw Error(Errc::bad_argument, std::string(usage));
+  return asked;
+}
+
+comm::JobKey read_key(const std::string& file) {
+  std::string line;
+  char c = 0;
+  os::UniqueFd opened;
+  if (!file.empty()) opened.reset(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  const int from = file.empty() ? STDIN_FILENO : opened.get();
+  while (line.size() < 2 * comm::JobKey::size + 2 && ::read(from, &c, 1) == 1 && c != '\n') line += c;
+  const auto key = comm::JobKey::from_hex(line);
+  comm::wipe(std::as_writable_bytes(std::span(line)));
+  if (!key) {
+    throw Error(Errc::bad_argument,
+                file.empty() ? "no key came on standard input: apctl up starts keepers"
+                             : fmt::format("{}: no key is in it: write 64 hexadecimal digits, as of `openssl rand -hex "
+                                           "32`, and let nobody else read it",
+                                           file));
+  }
+  return *key;
+}
+
+/// The descriptor that systemd has passed.
+std::optional<int> passed_listener() {
+  const char* const count = std::getenv("LISTEN_FDS");
+  const char* const process = std::getenv("LISTEN_PID");
+  if (count == nullptr || process == nullptr || fmt::format("{}", ::getpid()) != process) return std::nullopt;
+  if (std::string_view(count) != "1") return std::nullopt;
+  for (const char* name : {"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"}) ::unsetenv(name);
+  ::fcntl(first_passed, F_SETFD, FD_CLOEXEC);
+  ::fcntl(first_passed, F_SETFL, O_NONBLOCK);
+  return first_passed;
+}
+
+std::string modules_folder() {
+  std::error_code error;
+  const auto own = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? std::string() : (own.parent_path().parent_path() / "lib/aplib/modules").string();
+}
+
+/// The caller's process goes on as a daemon, with no file open but `kept`.
+void become_daemon(int kept) {
+  ::setsid();
+  const char* const home = std::getenv("HOME");
+  if (home == nullptr || ::chdir(home) != 0) static_cast<void>(::chdir("/"));
+  const int nothing = ::open("/dev/null", O_RDWR);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nothing, fd);
+  for (int fd = 3; fd < 1024; ++fd)
+    if (fd != kept) ::close(fd);
+}
+
+int run(int argc, char** argv) {
+  Asked asked = read_words(argc, argv);
+  HostKeeper::Settings settings{.key = read_key(asked.key_file), .modules = modules_folder(), .idle = asked.idle};
+  if (asked.id.empty()) {
+    const auto listener = passed_listener();
+    if (!listener) throw Error(Errc::bad_argument, "--key is for systemd, which passes a socket: see apkeeper.socket");
+    settings.listener.reset(*listener);
+    HostKeeper(std::move(settings)).run();
+    return 0;
+  }
+  settings.path = keeper_socket(asked.id);
+  const auto say_it_stands = [&] { tell_user("", fmt::format("{}{}", stands_mark, settings.path)); };
+  if (facts_of({settings.path, settings.key}).facts) {
+    say_it_stands();
+    return 0;
+  }
+  const ctl::RegistrySocket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const mode_t usual = ::umask(0177);  // nodes have the user's own
+  const bool listens = socket.listen(settings.path) == 0;
+  ::umask(usual);
+  if (!listens) {
+    throw Error(Errc::failed,
+                fmt::format("cannot listen at {}: {}", settings.path, std::generic_category().message(errno)));
+  }
+  os::Pipe settled = os::Pipe::make();
+  const pid_t child = ::fork();
+  if (child < 0) throw Error(Errc::exhausted, "cannot start a process of its own");
+  if (child > 0) {
+    settled.writer.reset();
+    char nothing = 0;
+    // Who has started this process ends what it leaves in its group, from which the keeper has parted then.
+    while (::read(settled.reader.get(), &nothing, 1) < 0 && errno == EINTR) {
+    }
+    say_it_stands();
+    ::_exit(0);
+  }
+  settled.reader.reset();
+  become_daemon(socket.descriptor());
+  static_cast<void>(settled.writer.release());  // closed already
+  settings.listener.reset(::fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 3));
+  HostKeeper(std::move(settings)).run();
+  return 0;
+}
+
+}  // namespace
+}  // namespace aplib::launch::pool
+
+int main(int argc, char** argv) {
+  using aplib::launch::tell_user;
+  aplib::launch::open_standard_streams();
+  if (argc == 2 && std::string_view(argv[1]) == "--version")
+    return aplib::launch::print("apkeeper", fmt::format("apkeeper (APlib) {}\n", aplib::version));
+  try {
+    return aplib::launch::pool::run(argc, argv);
+  } catch (const std::exception& error) {
+    tell_user("apkeeper", error.what());
+    return 2;
+  }
+}

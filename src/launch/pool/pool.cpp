@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+#include "launch/pool/pool.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
+#include "base/text.hpp"
+#include "launch/ctl/registry.hpp"
+
+namespace aplib::launch::pool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view folder_ending = ".pool";
+constexpr const char* state_name = "/pool";  // the key, the id, the cluster file's path
+constexpr const char* known_name = "/known";
+constexpr const char* file_name = "/cluster.toml";
+constexpr std::size_t name_bytes_max = 32;  // names of sockets are short
+
+std::string folder_of(const std::string& name) {
+  return fmt::format("{}/{}{}", ctl::registry_folder(), name, folder_ending);
+}
+
+[[noreturn]] void refuse(const std::string& subject) {
+  throw Error(Errc::failed, fmt::format("{}: {}", subject, std::generic_category().message(errno)));
+}
+
+/// Nobody else can read it, also before it is written.
+void write_file(const std::string& path, std::string_view text) {
+  const os::UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file || !os::write_all(file.get(), text)) refuse(fmt::format("cannot write {}", path));
+}
+
+bool same_computer(const cluster::ClusterHost& a, const cluster::ClusterHost& b) {
+  if (a.launch != b.launch || a.aprun != b.aprun) return false;
+  return a.launch == cluster::LaunchKind::local ||
+         (a.ssh_destination() == b.ssh_destination() && a.ssh_options == b.ssh_options);
+}
+
+void check_kinds(const cluster::Cluster& cluster) {
+  using Kind = cluster::LaunchKind;
+  for (const cluster::ClusterHost& host : cluster.hosts) {
+    if (host.launch == Kind::ssh || host.launch == Kind::local) continue;
+    throw Error(
+        Errc::bad_option,
+        fmt::format("{}:{}: [[host]] {}: launch = \"{}\": hosts of a pool are reached by \"ssh\", or \"local\"; "
+                    "take it out, or use aprun -f without a pool",
+                    cluster.file, host.line, host.name, cluster::launch_text(host.launch)));
+  }
+  if (cluster.hosts.empty())
+    throw Error(Errc::bad_option, fmt::format("{}: it names no host for a pool: add [[host]]", cluster.file));
+}
+
+}  // namespace
+
+Pool::Pool(std::string name, std::string text, std::string id, comm::JobKey key, const std::string& file)
+    : name_(std::move(name)),
+      text_(std::move(text)),
+      id_(std::move(id)),
+      key_(key),
+      cluster_(cluster::parse_cluster(text_, file, Options::from_environment())) {
+  check_kinds(cluster_);
+  for (std::size_t i = 0; i < cluster_.hosts.size(); ++i) {
+    const cluster::ClusterHost& host = cluster_.hosts[i];
+    auto known = std::ranges::find_if(hosts_, [&](const PoolHost& each) { return same_computer(each.host, host); });
+    if (known == hosts_.end()) known = hosts_.insert(hosts_.end(), {host.name, host, {}});
+    known->members.push_back(i);
+  }
+}
+
+std::string Pool::name_problem(std::string_view name) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '-';
+  };
+  if (!name.empty() && name.size() <= name_bytes_max && name.front() != '.' && name.front() != '-' &&
+      std::ranges::all_of(name, fits))
+    return {};
+  return fmt::format("\"{}\" is not a name of a pool: use letters, digits, _, . and -, at most {}", name,
+                     name_bytes_max);
+}
+
+bool Pool::exists(const std::string& name) {
+  return name_problem(name).empty() && ::access((folder_of(name) + state_name).c_str(), F_OK) == 0;
+}
+
+std::vector<std::string> Pool::names() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(ctl::registry_folder(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (!name.ends_with(folder_ending)) continue;
+    name.resize(name.size() - folder_ending.size());
+    if (exists(name)) names.push_back(std::move(name));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+Pool Pool::open(const std::string& name) {
+  if (const std::string problem = name_problem(name); !problem.empty()) throw Error(Errc::bad_option, problem);
+  const std::string folder = folder_of(name);
+  const auto state = os::read_file(folder + state_name);
+  const auto text = os::read_file(folder + file_name);
+  if (!state || !text) {
+    const std::vector<std::string> all = names();
+    const std::vector<std::string_view> views(all.begin(), all.end());
+    const auto meant = text::nearest(name, views);
+    throw Error(Errc::bad_option,
+                fmt::format("there is no pool {}: {}", name,
+                            meant         ? fmt::format("did you mean {}?", *meant)
+                            : all.empty() ? std::string("apctl up -f FILE makes one of a cluster file")
+                                          : fmt::format("there is {}", fmt::join(all, ", "))));
+  }
+  const std::size_t key_end = state->find('\n');
+  const std::size_t id_end = key_end == state->npos ? state->npos : state->find('\n', key_end + 1);
+  const auto key = comm::JobKey::from_hex(std::string_view(*state).substr(0, key_end));
+  if (!key || id_end == state->npos) {
+    throw Error(Errc::failed, fmt::format("pool {}: {}{} is damaged: remove {} and use apctl up again", name, folder,
+                                          state_name, folder));
+  }
+  std::string file = state->substr(id_end + 1);
+  if (file.ends_with('\n')) file.pop_back();
+  return Pool(name, *text, state->substr(key_end + 1, id_end - key_end - 1), *key, file);
+}
+
+Pool Pool::make(const std::string& name, const std::string& text, const std::string& file) {
+  std::array<std::byte, 6> random{};
+  comm::fill_random(random);
+  std::string id;
+  for (const std::byte byte : random) id += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  Pool pool(name, text, id, comm::JobKey::make(), file);
+  const std::string folder = folder_of(name);
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse(fmt::format("cannot make the folder {}", folder));
+  write_file(folder + file_name, text);
+  write_file(folder + state_name, fmt::format("{}\n{}\n{}\n", pool.key_.reveal_hex(), id, file));
+  return pool;
+}
+
+cluster::Cluster Pool::standing_cluster() const {
+  cluster::Cluster standing = cluster_;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    for (const std::size_t member : hosts_[i].members) {
+      cluster::ClusterHost& host = standing.hosts[member];
+      host.is_here = host.launch == cluster::LaunchKind::local;
+      host.launch = cluster::LaunchKind::keeper;
+      host.keeper = way(i).socket;
+      host.keeper_key = key_.reveal_hex();
+    }
+  }
+  return standing;
+}
+
+std::vector<KeeperAddress> Pool::ways() const {
+  std::vector<KeeperAddress> ways;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) ways.push_back(way(i));
+  return ways;
+}
+
+std::string Pool::id(std::size_t i) const { return fmt::format("{}-{}", id_, i); }
+
+std::string Pool::path(std::size_t i, const char* what) const {
+  return fmt::format("{}/{}.{}", folder_of(name_), i, what);
+}
+
+std::string Pool::keeper_program(std::size_t i, const std::string& own_folder) const {
+  const std::string& aprun = hosts_[i].host.aprun;
+  const std::size_t slash = aprun.rfind('/');
+  if (aprun.empty()) return own_folder + "/apkeeper";
+  return slash == aprun.npos ? "apkeeper" : aprun.substr(0, slash) + "/apkeeper";
+}
+
+namespace {
+
+struct KnownHosts {
+  std::vector<Pool::Known> hosts{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.hosts);
+  }
+};
+
+}  // namespace
+
+std::vector<Pool::Known> Pool::known() const {
+  std::optional<KnownHosts> read;
+  if (const auto text = os::read_file(folder_of(name_) + known_name))
+    read = wire::decode<KnownHosts>(std::as_bytes(std::span(*text)));
+  std::vector<Known> known = read ? std::move(read->hosts) : std::vector<Known>();
+  known.resize(hosts_.size());
+  return known;
+}
+
+void Pool::keep(const std::vector<Known>& known) const {
+  const wire::Bytes bytes = wire::encode(KnownHosts{known});
+  const std::string path = folder_of(name_) + known_name;
+  const std::string before = fmt::format("{}.{}", path, ::getpid());
+  try {
+    write_file(before, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    if (::rename(before.c_str(), path.c_str()) != 0) ::unlink(before.c_str());
+  } catch (const Error&) {
+    ::unlink(before.c_str());
+  }
+}
+
+void Pool::remove() const {
+  std::error_code ignored;
+  fs::remove_all(folder_of(name_), ignored);
+}
+
+}  // namespace aplib::launch::pool

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// Pool: hosts of a cluster file that stand ready for this user. A folder beside the user's sockets (registry.hpp) has
+// all that is known of it: a copy of the cluster file, the key, and the ways to the keepers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/job_key.hpp"
+#include "launch/cluster/cluster.hpp"
+#include "launch/pool/keeper_address.hpp"
+
+namespace aplib::launch::pool {
+
+/// Hosts of the cluster that are one computer by their names, and so have one keeper.
+struct PoolHost {
+  std::string name;                    ///< Of the first of them.
+  cluster::ClusterHost host;           ///< The first of them, as the cluster file says.
+  std::vector<std::size_t> members{};  ///< Which hosts of the cluster.
+};
+
+class Pool {
+ public:
+  /// Throws Error(bad_option) if there is none of that name; says which there are.
+  [[nodiscard]] static Pool open(const std::string& name);
+  /// Makes one, with a new key, that no host has heard of yet. `text` is the cluster file's and `file` its path. Throws
+  /// Error.
+  [[nodiscard]] static Pool make(const std::string& name, const std::string& text, const std::string& file);
+  [[nodiscard]] static bool exists(const std::string& name);
+  /// The names of all pools, in order.
+  [[nodiscard]] static std::vector<std::string> names();
+  /// Why no pool can have that name, or "".
+  [[nodiscard]] static std::string name_problem(std::string_view name);
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+  [[nodiscard]] const comm::JobKey& key() const noexcept { return key_; }
+  /// The cluster, as its file says.
+  [[nodiscard]] const cluster::Cluster& cluster() const noexcept { return cluster_; }
+  /// In the order of the cluster file.
+  [[nodiscard]] const std::vector<PoolHost>& hosts() const noexcept { return hosts_; }
+  /// The cluster whose nodes the keepers start.
+  [[nodiscard]] cluster::Cluster standing_cluster() const;
+
+  // Of host `i` of hosts():
+  [[nodiscard]] KeeperAddress way(std::size_t i) const { return {path(i, "way"), key_}; }
+  [[nodiscard]] std::vector<KeeperAddress> ways() const;
+  [[nodiscard]] std::string control(std::size_t i) const { return path(i, "ssh"); }  ///< Of the ssh master.
+  [[nodiscard]] std::string id(std::size_t i) const;                                 ///< Of its keeper.
+  /// apkeeper on that host: it stands beside aprun.
+  [[nodiscard]] std::string keeper_program(std::size_t i, const std::string& own_folder) const;
+
+  /// What a host has said, and when.
+  struct Known {
+    std::int64_t at = 0;  ///< Seconds since 1970.
+    HostFacts facts{};
+    template <class Self, class Fields>
+    static void list(Self& self, Fields&& fields) {
+      fields(self.at, self.facts);
+    }
+  };
+  /// By host of hosts(); of a host that has never answered, `at` is 0.
+  [[nodiscard]] std::vector<Known> known() const;
+  /// Keeps it for the next time. What cannot be written is not kept.
+  void keep(const std::vector<Known>& known) const;
+
+  /// Removes all that is known of it here.
+  void remove() const;
+
+ private:
+  Pool(std::string name, std::string text, std::string id, comm::JobKey key, const std::string& file);
+  [[nodiscard]] std::string path(std::size_t i, const char* what) const;
+
+  std::string name_;
+  std::string text_;
+  std::string id_;
+  comm::JobKey key_;
+  cluster::Cluster cluster_;
+  std::vector<PoolHost> hosts_;
+};
+
+}  // namespace aplib::launch::pool

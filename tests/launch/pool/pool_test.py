@@ -1,0 +1,364 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Pools: hosts on this computer, and hosts that real ssh servers lead to; what is killed on the way, and strangers.
+
+    pool_test.py BIN [NAME]         BIN has aprun, apctl, apkeeper and apcc"""
+import json
+import os
+import random
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "start"))
+import driver  # noqa: E402
+import servers  # noqa: E402
+from servers import namespaces  # noqa: E402
+
+PATIENCE = 120
+RING = Path("/run/aplib-pool-programs/ring")
+RUNTIME = Path("/run/aptest/aplib")  # what namespaces.enclose() makes XDG_RUNTIME_DIR
+KEEPER_VERSION = 1
+FACTS = 2
+
+
+def processes(name, folder=None):
+    """The processes of that program; those that have `folder` in their command lines."""
+    return sorted(
+        pid
+        for pid, line in namespaces.processes().items()
+        if Path(line.split()[0]).name == name and (folder or "") in line
+    )
+
+
+def fields(*texts):
+    """A knock's body: its purpose and token, a command, a folder."""
+    return b"".join(struct.pack("<Q", len(text)) + text for text in texts)
+
+
+def knock(key, purpose, token=0, command=(), version=KEEPER_VERSION):
+    body = struct.pack("<BQQ", purpose, token, len(command)) + fields(*command) + fields(b"") + b"\0"
+    return struct.pack("<II", len(body), version) + key + body
+
+
+def talk(path, data, close=True):
+    """What comes back for these bytes until the other side closes."""
+    with socket.socket(socket.AF_UNIX) as made:
+        made.settimeout(PATIENCE)
+        made.connect(str(path))
+        got = b""
+        try:
+            made.sendall(data)
+            if close:
+                made.shutdown(socket.SHUT_WR)
+            while piece := made.recv(65536):
+                got += piece
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        return got
+
+
+class PoolTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = servers.Folder("pool")
+        self.addCleanup(self.folder.remove)
+        self.addCleanup(self.end_all)
+
+    def end_all(self):
+        for pid in processes("apkeeper"):
+            os.kill(pid, signal.SIGKILL)
+        for pid, line in namespaces.processes().items():
+            if "[mux]" in line:
+                os.kill(pid, signal.SIGKILL)
+        subprocess.run(["rm", "-rf", RUNTIME], check=True)
+
+    def command(self, *words):
+        return [driver.BIN / words[0], *map(str, words[1:])]
+
+    def run_it(self, *words, status=0):
+        done = subprocess.run(
+            self.command(*words), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
+            cwd=self.folder.path
+        )
+        self.assertEqual(done.returncode, status, (words, done.stdout, done.stderr))
+        return done
+
+    def start_ring(self, pool="p"):
+        made = subprocess.Popen(
+            self.command("aprun", "--in", pool, RING), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, cwd=self.folder.path
+        )
+        self.addCleanup(made.communicate)
+        self.addCleanup(made.kill)
+        self.assertEqual(made.stdout.readline(), "all run\n")
+        return made
+
+    def check_runs(self, pool="p"):
+        self.assertEqual(self.run_it("aprun", "--in", pool, RING, 100).stdout, "all run\nall done\n")
+        self.check_no_node()
+
+    def check_no_node(self):
+        self.assertTrue(namespaces.wait_until(lambda: not processes("aprun"), PATIENCE), namespaces.processes())
+
+    def hosts(self, pool="p", status=0):
+        return json.loads(self.run_it("apctl", "hosts", pool, "--json", status=status).stdout)
+
+
+class Here(PoolTest):
+    """Two hosts of this computer, which have one keeper."""
+
+    FILE = '[comm]\npeer-timeout = "5s"\n[[host]]\nname = "a"\nlaunch = "local"\ncells = 2\n' \
+           '[[host]]\nname = "b"\nlaunch = "local"\ncells = 2\n'
+
+    def up(self, more="", status=0):
+        file = self.folder.write("p.toml", more + self.FILE)
+        return self.run_it("apctl", "up", "-f", file, status=status)
+
+    def socket(self):
+        path, = RUNTIME.glob("*.keeper")
+        return path
+
+    def key(self):
+        return bytes.fromhex((RUNTIME / "p.pool" / "pool").read_text().split("\n")[0])
+
+    def test_life(self):
+        self.assertEqual(self.up().stdout, "pool p: 1 host stands ready\n")
+        keeper, = processes("apkeeper")
+        for _ in range(3):
+            self.check_runs()
+        host, = self.hosts()
+        self.assertEqual((host["stands"], host["started"], host["running"], host["keeper"]), (True, 6, 0, keeper))
+        self.assertEqual((RUNTIME / "p.pool" / "pool").stat().st_mode & 0o777, 0o600)
+        self.assertEqual(self.socket().stat().st_mode & 0o077, 0)
+        self.assertEqual(self.up().stdout, "pool p: 1 host stands ready\n")
+        self.assertEqual(processes("apkeeper"), [keeper])
+        self.run_it("apctl", "down", "p")
+        self.assertTrue(namespaces.wait_until(lambda: not processes("apkeeper"), PATIENCE))
+        self.assertEqual(list(RUNTIME.iterdir()), [])
+        self.assertRegex(
+            self.run_it("aprun", "--in", "p", RING, status=2).stderr, "^aprun: there is no pool p: apctl up"
+        )
+
+    def test_status_and_words_of_programs(self):
+        self.up()
+        lines = self.run_it("aprun", "--in", "p", "--processes", "sh", "-c", "echo out; echo err >&2; exit 3", status=3)
+        self.assertEqual((lines.stdout, lines.stderr.count("err\n")), ("out\n" * 4, 4))
+        self.check_no_node()
+        self.assertRegex(
+            self.run_it("aprun", "--in", "p", "/no/such", status=2).stderr, "^aprun: there is no program /no/such"
+        )
+
+    def test_a_node_is_clean(self):
+        self.up()
+        keeper, = processes("apkeeper")
+        text = self.run_it("aprun", "--in", "p", "--processes", "sh", "-c",
+                           "ls /proc/$PPID/fd >/dev/null; grep -E 'Sig(Blk|Ign)' /proc/$PPID/status; umask; pwd").stdout
+        self.assertIn(str(self.folder.path), text)
+        node = self.start_ring()
+        for pid in processes("aprun", "--node"):
+            links = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()]
+            inherited = {os.readlink(link) for link in Path(f"/proc/{keeper}/fd").iterdir()} & set(links)
+            # The words are the keeper's, too, which writes the end there.
+            self.assertLessEqual(len({link for link in inherited if link != "/dev/null"}), 1, inherited)
+        node.kill()
+        self.check_no_node()
+
+    def test_killed_launcher(self):
+        self.up()
+        for _ in range(2):
+            self.start_ring().kill()
+            self.check_no_node()
+        self.check_runs()
+
+    def test_stopped_node_of_a_killed_launcher(self):
+        self.up()
+        made = self.start_ring()
+        for pid in processes("aprun", "--node"):
+            os.kill(pid, signal.SIGSTOP)
+        made.kill()
+        self.check_no_node()
+        self.check_runs()
+
+    def test_killed_node(self):
+        self.up()
+        made = self.start_ring()
+        os.kill(processes("aprun", "--node")[0], signal.SIGKILL)
+        _, errors = made.communicate(timeout=PATIENCE)
+        self.assertRegex(errors, r"^aprun: [ab] \(cells \d-\d\) is lost: its process was killed by signal 9")
+        self.assertEqual(made.returncode, 72)
+        self.check_no_node()
+        self.check_runs()
+
+    def test_killed_keeper(self):
+        self.up()
+        made = self.start_ring()
+        os.kill(processes("apkeeper")[0], signal.SIGKILL)
+        made.send_signal(signal.SIGINT)  # it runs on until it is told otherwise
+        _, errors = made.communicate(timeout=PATIENCE)
+        self.assertEqual((made.returncode, errors.count("\n")), (130, 1), errors)
+        self.check_no_node()
+        lost, = self.hosts(status=1)
+        self.assertEqual((lost["stands"], "way to its keeper is closed" in lost["problem"]), (False, True))
+        self.assertRegex(
+            self.run_it("aprun", "--in", "p", RING, status=2).stderr,
+            "^aprun: host '[ab]': the way to its keeper is closed, .*; apctl up repairs the pool"
+        )
+        self.assertEqual(self.run_it("apctl", "up", "p").stdout, "pool p: 1 host stands ready; repaired: 1\n")
+        self.check_runs()
+
+    def test_down_ends_what_runs(self):
+        self.up()
+        made = self.start_ring()
+        self.run_it("apctl", "down", "p")
+        made.communicate(timeout=PATIENCE)
+        self.assertNotEqual(made.returncode, 0)
+        self.check_no_node()
+
+    def test_idle_keeper_ends(self):
+        self.up('[machine]\nkeeper-idle = "1s"\n')
+        self.assertTrue(namespaces.wait_until(lambda: not processes("apkeeper"), PATIENCE))
+        self.assertEqual(list(RUNTIME.glob("*.keeper")), [])
+
+    def test_strangers_get_no_byte(self):
+        self.up()
+        key, path, chance = self.key(), self.socket(), random.Random(1)
+        keeper, = processes("apkeeper")
+        self.assertGreater(len(talk(path, knock(key, FACTS))), 100)
+        wrong = bytes(32)
+        for data in (b"", b"\0", b"GET / HTTP/1.0\r\n\r\n" * 100, knock(wrong, FACTS), knock(wrong, FACTS, version=9),
+                     struct.pack("<II", 0xffffffff, 1) + wrong + bytes(1 << 20)):
+            self.assertEqual(talk(path, data), b"")
+        self.assertRegex(talk(path, knock(key, FACTS, version=9)).decode(), "^aplib-keeper refuses: it is of APlib ")
+        started = self.hosts()[0]["started"]
+        for _ in range(2000):
+            data = bytearray(knock(key, chance.randrange(3), 5, [b"/bin/true"]))
+            for _ in range(chance.randrange(1, 5)):
+                data[chance.randrange(len(data))] = chance.randrange(256)
+            talk(path, bytes(data[:chance.randrange(1, len(data) + 1)]))
+        self.assertEqual(processes("apkeeper"), [keeper])
+        host, = self.hosts()
+        self.assertGreater(host["strangers"], 5)
+        self.assertLessEqual(host["started"], started)  # none had both connections
+        self.check_runs()
+
+    def test_many_runs_leave_nothing(self):
+        self.up()
+        keeper, = processes("apkeeper")
+
+        def size():
+            words = Path(f"/proc/{keeper}/status").read_text()
+            return int(re.search(r"VmRSS:\s+(\d+)", words)[1]), len(os.listdir(f"/proc/{keeper}/fd"))
+
+        self.check_runs()
+        before = size()
+        for _ in range(20):
+            self.check_runs()
+        self.assertTrue(namespaces.wait_until(lambda: size()[1] == before[1], PATIENCE), (before, size()))
+        self.assertLess(size()[0], before[0] + 512)
+        self.assertLess(size()[0], 10 << 10)
+
+
+class BySsh(PoolTest):
+    """Hosts that ssh leads to."""
+
+    def setUp(self):
+        reason = servers.missing(servers.Sshd.NEEDS)
+        if reason:
+            self.skipTest(reason)
+        super().setUp()
+
+    def up(self, sshd_more="", status=0, more=""):
+        network = namespaces.Network(["ws1", "ws2", "desk"])
+        self.addCleanup(network.close)
+        hosts, self.desk = network.hosts[:2], network.hosts[2]
+        sshd = servers.Sshd(f"MaxStartups 100\n{sshd_more}", hosts=hosts)
+        self.addCleanup(sshd.close)
+        lines = [f'[machine]\nssh-options = ["-F", "{sshd.folder.path}/ssh_config"]\n{more}']
+        lines += [f'[[host]]\nname = "{host.name}"\nssh = "{host.address}"\ncells = 2\n' for host in hosts]
+        self.network = network
+        return self.run_it("apctl", "up", "-f", self.folder.write("p.toml", "".join(lines)), status=status)
+
+    def command(self, *words):
+        return self.desk.command(super().command(*words))
+
+    def masters(self):
+        return sorted(
+            pid for pid, line in namespaces.processes().items() if line.startswith("ssh: ") and "[mux]" in line
+        )
+
+    def test_life(self):
+        self.assertEqual(self.up().stdout, "pool p: 2 hosts stand ready\n")
+        self.assertEqual((len(processes("apkeeper")), len(self.masters())), (2, 2))
+        self.check_runs()
+        first = self.hosts()
+        self.assertEqual([(host["host"], host["way"], host["stands"]) for host in first],
+                         [("ws1", "ssh", True), ("ws2", "ssh", True)])
+        plan = self.run_it("aprun", "--in", "p", "--dry-run", RING).stdout
+        for host in self.network.hosts[:2]:
+            self.assertIn(f"{host.address}  by which ssh reached it", plan)
+        self.run_it("apctl", "down", "p")
+        self.assertTrue(namespaces.wait_until(lambda: not processes("apkeeper") and not self.masters(), PATIENCE))
+
+    def test_killed_master(self):
+        self.up()
+        keepers = processes("apkeeper")
+        made = self.start_ring()
+        os.kill(self.masters()[0], signal.SIGKILL)
+        _, errors = made.communicate(timeout=PATIENCE)
+        self.assertEqual(made.returncode, 72, errors)
+        self.assertRegex(errors, r"^aprun: ws\d \(cells \d-\d\) is lost: ")
+        self.check_no_node()
+        lost = [host for host in self.hosts(status=1) if not host["stands"]]
+        self.assertEqual(len(lost), 1)
+        self.assertEqual(processes("apkeeper"), keepers)
+        self.assertEqual(self.run_it("apctl", "up", "p").stdout, "pool p: 2 hosts stand ready; repaired: 1\n")
+        self.assertEqual(processes("apkeeper"), keepers)
+        self.check_runs()
+
+    def test_need(self):
+        self.up(more="need = 1\n")
+        os.kill(self.masters()[0], signal.SIGKILL)
+        done = self.run_it("aprun", "--in", "p", RING, 100)
+        self.assertEqual(done.stdout, "all run\nall done\n")
+        self.assertRegex(done.stderr, r"^aprun: runs on 1 of 2 hosts, without ws\d: the way to its keeper is closed, ")
+        os.kill(self.masters()[0], signal.SIGKILL)
+        done = self.run_it("aprun", "--in", "p", RING, 100, status=2)
+        self.assertRegex(done.stderr, r"^aprun: 0 of 2 hosts stand, and 1 are needed \(ws1: the way .*\); apctl up p ")
+
+    def test_killed_launcher_and_node(self):
+        self.up()
+        self.start_ring().kill()
+        self.check_no_node()
+        made = self.start_ring()
+        os.kill(processes("aprun", "--node")[0], signal.SIGKILL)
+        _, errors = made.communicate(timeout=PATIENCE)
+        self.assertRegex(errors, r"^aprun: ws\d \(cells \d-\d\) is lost: its process was killed by signal 9")
+        self.check_no_node()
+        self.check_runs()
+
+    def test_no_forwarding(self):
+        done = self.up("AllowStreamLocalForwarding no", status=1)
+        self.assertRegex(done.stderr, r"^apctl: host 'ws1': ")
+        self.assertRegex(done.stdout, r"^pool p: 0 of 2 hosts stand ready; apctl up p tries the others again\n$")
+
+    def test_no_login(self):
+        self.up()
+        self.run_it("apctl", "down", "p")
+        bad = self.folder.write("q.toml", '[[host]]\nname = "ws1"\nssh = "127.0.0.1:1"\n')
+        done = self.run_it("apctl", "up", "-f", bad, status=1)
+        self.assertRegex(done.stderr, r"^apctl: host 'ws1': ssh to 127.0.0.1 failed 2 times .*Connection refused")
+        self.run_it("apctl", "down", "q", status=1)
+
+
+if __name__ == "__main__":
+    if namespaces.hindrance() is None:
+        namespaces.enclose()
+        chaos = HERE.parents[1] / "system" / "chaos"
+        namespaces.make_programs(driver.BIN / "apcc", [chaos / "ring.c"], RING.parent)
+    driver.run_tests(namespaces.hindrance())
