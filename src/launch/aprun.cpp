@@ -307,8 +307,11 @@ int PmixRun::run_node() {
   Options options;
   options.set("secure", pmix_->get(0, secure_name).value_or("auth"));
   options.set("peer-timeout", pmix_->get(0, timeout_name).value_or("10s"));
-  return node::run_node(
-      {wire::split_list(*endpoints), pmix_->rank(), comm::secure_from(options.secure), options.peer_timeout}, *key);
+  return node::run_node({.endpoints = wire::split_list(*endpoints),
+                         .process = pmix_->rank(),
+                         .secure = comm::secure_from(options.secure),
+                         .timeout = options.peer_timeout},
+                        *key);
 }
 
 void PmixRun::take_hosts(cluster::Cluster& cluster) const {
@@ -535,8 +538,7 @@ std::string plan_of(const cluster::Cluster& cluster, const coordinator::Job& job
 
 /// The hosts of a pool. Where fewer than all are enough, those that do not stand now are left out, which the user is
 /// told. Throws Error.
-cluster::Cluster hosts_of_pool(const std::string& name) {
-  const pool::Pool pool = pool::Pool::open(name);
+cluster::Cluster hosts_of_pool(const pool::Pool& pool) {
   cluster::Cluster cluster = pool.standing_cluster();
   const std::size_t all = cluster.hosts.size();
   if (cluster.need == 0 || cluster.need >= all) return cluster;
@@ -554,7 +556,7 @@ cluster::Cluster hosts_of_pool(const std::string& name) {
   const std::size_t stand = all - left_out.size();
   if (stand < cluster.need) {
     throw Error(Errc::failed, fmt::format("{} of {} hosts stand, and {} are needed ({}); apctl up {} repairs the pool",
-                                          stand, all, cluster.need, fmt::join(left_out, "; "), name));
+                                          stand, all, cluster.need, fmt::join(left_out, "; "), pool.name()));
   }
   say(fmt::format("runs on {} of {} hosts, without {}", stand, all, fmt::join(left_out, "; ")));
   std::size_t at = 0;
@@ -562,15 +564,39 @@ cluster::Cluster hosts_of_pool(const std::string& name) {
   return cluster;
 }
 
+/// What the nodes of a pool will say of their hosts, as far as keepers have said it before: the start does not wait for
+/// it.
+std::vector<std::optional<wire::Hello>> foretold_by(const pool::Pool& pool, const cluster::Cluster& cluster) {
+  std::vector<std::optional<wire::Hello>> foretold(cluster.hosts.size());
+  const std::vector<pool::Pool::Known> known = pool.known();
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const pool::HostFacts& facts = known[i].facts;
+    if (known[i].at == 0 || facts.version != version) continue;
+    for (std::size_t process = 0; process < foretold.size(); ++process) {
+      if (cluster.hosts[process].keeper != pool.way(i).socket) continue;
+      foretold[process] = wire::Hello{.version = facts.version,
+                                      .process = static_cast<std::uint32_t>(process),
+                                      .host = facts.host,
+                                      .host_id = facts.host_id,
+                                      .local = wire::is_numeric_address(facts.local) ? facts.local : std::string(),
+                                      .cpus = facts.cpus};
+    }
+  }
+  return foretold;
+}
+
 int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
-  cluster::Cluster cluster = !line.pool.empty()          ? hosts_of_pool(line.pool)
+  std::optional<pool::Pool> pool;
+  if (!line.pool.empty()) pool = pool::Pool::open(line.pool);
+  cluster::Cluster cluster = pool                        ? hosts_of_pool(*pool)
                              : line.cluster_text.empty() ? cluster::read_cluster(line.cluster_file)
                                                          : cluster::parse_cluster(line.cluster_text, line.cluster_file,
                                                                                   Options::from_environment());
   if (pmix != nullptr) pmix->take_hosts(cluster);
   add_allocated_hosts(cluster);
   apply_command_line(line, cluster);
-  const coordinator::Job job = make_job(line, cluster);
+  coordinator::Job job = make_job(line, cluster);
+  if (pool) job.foretold = foretold_by(*pool, job.cluster);
   OutputPlan plan = line.output;
   plan.tags = cluster.options.tag_output;
   plan.sole = cluster.grid && cluster.grid->count() == 1;
@@ -735,9 +761,13 @@ int main(int argc, char** argv) {
     if (const auto status = read_arguments(argc, argv, line)) return *status;
     if (line.direct) prefix = std::filesystem::path(line.program_name).filename().string();
     if (!line.node.empty()) {
-      const bool by_streams = line.node == wire::streams_endpoint;
-      return node::run_node({by_streams ? std::vector<std::string>() : wire::split_list(line.node), line.process,
-                             aplib::comm::secure_from(line.machine.secure), line.machine.peer_timeout});
+      const bool is_kept = line.node == wire::kept_endpoint;
+      const bool by_streams = is_kept || line.node == wire::streams_endpoint;
+      return node::run_node({.endpoints = by_streams ? std::vector<std::string>() : wire::split_list(line.node),
+                             .kept = is_kept,
+                             .process = line.process,
+                             .secure = aplib::comm::secure_from(line.machine.secure),
+                             .timeout = line.machine.peer_timeout});
     }
     if (line.list_modules) return list_modules(line.machine);
     if (!line.pool.empty()) return run_cluster_with(line, nullptr);

@@ -163,6 +163,14 @@ void settle(char* const* argv) noexcept {
   }
 }
 
+void settle_beforehand() noexcept {
+  try {
+    static_cast<void>(tune_heap());
+    static_cast<void>(limit_stack());
+  } catch (...) {  // no memory: aprun sees to it itself
+  }
+}
+
 void allow_many_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

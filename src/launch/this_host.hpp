@@ -38,6 +38,8 @@ void share_cpus(std::uint32_t cells);
 /// - libc's heap shall keep what programs free, and have large pages. Whoever sets `glibc.malloc.` something in
 ///   GLIBC_TUNABLES decides that alone.
 void settle(char* const* argv) noexcept;
+/// Sees to it beforehand, in a process that is about to execute aprun, which then does not execute itself again.
+void settle_beforehand() noexcept;
 
 /// Raises the limit of open files as far as the system allows. The files of all cells belong to one process, and what a
 /// program leaves open stays open, but the usual limit is meant for one program.

@@ -174,7 +174,7 @@ void Coordinator::Impl::start_nodes() {
 
 start::NodeStart Coordinator::Impl::start_of(std::uint32_t process) const {
   const cluster::ClusterHost& host = job.cluster.hosts[process];
-  std::string place(wire::streams_endpoint);
+  std::string place(host.launch == cluster::LaunchKind::keeper ? wire::kept_endpoint : wire::streams_endpoint);
   if (!cluster::speaks_by_streams(host.launch)) {
     // First the address by which this host comes, then the others.
     const std::vector<std::string> endpoints = acceptor->endpoints();
@@ -223,6 +223,7 @@ void Coordinator::Impl::greet(start::Contact contact) {
   const std::uint32_t process = contact.process;
   KnownNode& node = *nodes[process];
   if (phase >= Phase::ending || node.newcomer != nullptr) return;
+  if (contact.kept) return join(std::move(contact));
   wire::ConnectionEvents events;
   events.opened = [this, process](std::uint32_t) {
     std::shared_ptr<wire::Connection> opened = std::move(nodes[process]->newcomer);
@@ -239,6 +240,23 @@ void Coordinator::Impl::greet(start::Contact contact) {
   } catch (const Error& error) {
     call_off(early_end(process, error.what()));
   }
+}
+
+/// A keeper starts the node, which hears what is said to it before it is there.
+void Coordinator::Impl::join(start::Contact contact) {
+  const std::uint32_t process = contact.process;
+  KnownNode& node = *nodes[process];
+  try {
+    const auto connection = wire::join_pair(loop, settings, std::move(contact.ends), process, {});
+    connection->listen(welcome(connection, process));
+  } catch (const Error& error) {
+    return call_off(early_end(process, error.what()));
+  }
+  if (process >= job.foretold.size() || !job.foretold[process] || node.connection == nullptr) return;
+  node.hello = *job.foretold[process];
+  node.is_foretold = true;
+  node.stage = Stage::here;
+  advance();
 }
 
 /// Nodes that are still there see the end of their input.
@@ -286,12 +304,19 @@ void Coordinator::Impl::take_hello(std::uint32_t process, std::span<const std::b
                     node.name, start->version, start->control, version, wire::control_version));
   }
   if (!hello || hello->process != process) return misspoken(process);
+  const bool was_foretold = std::exchange(node.is_foretold, false);
+  if (was_foretold && (hello->host_id != node.hello.host_id || hello->cpus != node.hello.cpus)) {
+    return call_off(
+        fmt::format("{} is not what its keeper has said before, as after a restart or with other "
+                    "processors; nothing was started. apctl hosts asks it anew; then try again",
+                    node.name));
+  }
   node.hello = *std::move(hello);
-  node.stage = Stage::here;
+  if (!was_foretold) node.stage = Stage::here;
   node.connection->trust();
   if (starter != nullptr) starter->arrived(process);
   for (const std::string& line : std::exchange(node.early_lines, {})) say_of(process, line);
-  advance();
+  if (!was_foretold) advance();
 }
 
 bool Coordinator::Impl::all_at(Stage stage) const {
@@ -468,6 +493,7 @@ void Coordinator::Impl::plan_all() {
   to_do.failed_too = [this](const std::string& text) { say_debug(text); };
   to_do.over = [this] {
     all_ended = true;
+    end_well();
     if (!keeps_any())
       deadline.start(end_patience, [this] { too_late(); });  // a process may do more behind MPI_Finalize
   };
@@ -671,7 +697,7 @@ void Coordinator::Impl::too_late() {
 
 void Coordinator::Impl::start_failed(std::uint32_t process, const std::string& text) {
   KnownNode& node = *nodes[process];
-  if (node.stage == Stage::called) {
+  if (!node.has_come()) {
     blame(process);
     return call_off(fmt::format("{}; nothing was started", text));
   }
@@ -689,7 +715,7 @@ void Coordinator::Impl::process_ended(std::uint32_t process, int status, const s
     return;
   }
   node.cause = fmt::format("its process {}", start::how_it_ended(status));
-  if (node.stage == Stage::called && !words.empty()) node.cause += fmt::format(": {}", words);
+  if (!node.has_come() && !words.empty()) node.cause += fmt::format(": {}", words);
   constexpr int killed = 128 + 9;
   if (status != 0 && status != killed && status != 128 + 15) node.own_status = status;
   // The node's last words may still be under way.
@@ -785,7 +811,7 @@ void Coordinator::Impl::process_said(std::uint32_t process, const std::string& l
       ++node.lines_hidden;
     }
   };
-  if (node.stage == Stage::called) return keep_in(node.early_lines);  // if the start fails, its message has them
+  if (!node.has_come()) return keep_in(node.early_lines);  // if the start fails, its message has them
   if (reports_fault(line)) {
     node.has_fault = true;
     if (phase == Phase::running && !first_to_fail) first_to_fail = process;

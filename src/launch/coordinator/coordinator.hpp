@@ -46,6 +46,9 @@ struct FetchedFiles {
 struct Job {
   cluster::Cluster cluster{};  ///< Its options are final, except for the grid.
   Reach reach{};
+  /// What the nodes will say of their hosts, by process, where that is known before: then the start goes on without
+  /// waiting for it. Empty: of none.
+  std::vector<std::optional<wire::Hello>> foretold{};
   std::vector<wire::FileRef> files{};  ///< As wire::Prepare has them.
   std::vector<SentFiles> sent{};
   std::vector<FetchedFiles> fetched{};

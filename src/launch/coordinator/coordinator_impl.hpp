@@ -50,12 +50,16 @@ enum class Stage : std::uint8_t {
 struct KnownNode {
   KnownNode(wire::EventLoop& loop, std::string its_name) : name(std::move(its_name)), patience(loop) {}
 
+  /// It has said who it is.
+  [[nodiscard]] bool has_come() const { return stage != Stage::called && !is_foretold; }
+
   std::string name;
   Stage stage = Stage::called;
   std::shared_ptr<wire::Connection> newcomer{};  ///< Over its streams, while it is greeted.
   std::shared_ptr<wire::Connection> connection{};
   bool closed = false;  ///< It was connected, and the connection is closed.
   wire::Hello hello{};
+  bool is_foretold = false;  ///< It has not come yet, and `hello` is what it will say.
   cluster::HostSpeed speed{};
   std::string endpoint{};  ///< By each module.
   std::vector<wire::LeftOutModule> left_out{};
@@ -101,6 +105,7 @@ class Coordinator::Impl {
   void hear(start::Contact contact);
   void greet_nodes();
   void greet(start::Contact contact);
+  void join(start::Contact contact);
   void close_streams();
   wire::ConnectionEvents welcome(const std::shared_ptr<wire::Connection>& connection, std::uint32_t process);
   void take_hello(std::uint32_t process, std::span<const std::byte> body);
@@ -175,6 +180,7 @@ class Coordinator::Impl {
   void take_note(std::uint32_t process, const wire::Note& note);
   void send_note(std::uint32_t process, std::span<const std::byte> note);
   void take_ended(const wire::EndedCell& ended);
+  void end_well();
   [[nodiscard]] std::vector<wire::FileRef> find_files(const std::string& name);
   void answer_find(std::uint32_t process, const std::string& name);
   [[nodiscard]] wire::MachineStatus status() const;
@@ -209,6 +215,7 @@ class Coordinator::Impl {
   CellMap cells;  // as planned
   std::optional<Overseer> overseer;
   bool all_ended = false;         // as the overseer says: nodes may report
+  std::uint32_t ended_cells = 0;  // whose output has come
   std::set<std::string> offered;  // program files that nodes may ask for
   bool ran = false;               // so there is something to fetch
   bool not_all_fetched = false;

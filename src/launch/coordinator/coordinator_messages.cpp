@@ -36,7 +36,7 @@ bool with(std::span<const std::byte> body, What&& what) {
 }  // namespace
 
 void Coordinator::Impl::take(std::uint32_t process, wire::MessageType type, std::span<const std::byte> body) {
-  if (nodes[process]->stage == Stage::called) {
+  if (!nodes[process]->has_come()) {
     if (type == wire::MessageType::hello) return take_hello(process, body);
     return misspoken(process);
   }
@@ -169,6 +169,29 @@ void Coordinator::Impl::take_ended(const wire::EndedCell& ended) {
   } else if (ended.status != 0 && first_failure == 0) {
     first_failure = ended.status;
   }
+  ++ended_cells;
+  end_well();
+}
+
+/// When all cells have ended well, and keepers see to the end of all nodes, the user need not wait for it.
+void Coordinator::Impl::end_well() {
+  const bool is_over = phase == Phase::running && all_ended && ended_cells == overseer->cells().cells();
+  const bool is_plain = !job.with_host && job.fetched.empty() && !job.cluster.options.account_heap &&
+                        std::ranges::all_of(job.cluster.hosts, [](const cluster::ClusterHost& host) {
+                          return host.launch == cluster::LaunchKind::keeper && !host.process;
+                        });
+  const bool is_well =
+      first_failure == 0 && first_part_status == 0 && std::ranges::all_of(nodes, [](const auto& node) {
+        return node->stage >= Stage::running && node->stage <= Stage::finished && node->connection != nullptr;
+      });
+  if (!is_over || !is_plain || !is_well) return;
+  phase = Phase::over;
+  result.cell_status.assign(overseer->cells().cells(), 0);
+  starter->leave_to_keepers();
+  loop.post([this] {
+    for (std::uint32_t process = 0; process < nodes.size(); ++process) tell(process, wire::Leave{});
+    loop.post([this] { loop.post([this] { loop.stop(); }); });  // behind the writing of what was told
+  });
 }
 
 /// The files of a further program, which is where its name says, or else beside the first one.

@@ -54,6 +54,10 @@ std::string own_folder() {
   return error ? std::string(".") : path.parent_path().string();
 }
 
+std::int64_t now_in_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 /// What became of the start of keepers. Filled by the starter's thread.
 struct Starts {
   std::mutex mutex;
@@ -164,6 +168,10 @@ int repair(const Pool& pool, bool is_new) {
         problems[i] = fmt::format("host '{}': {}", pool.hosts()[i].name, problem);
     }
     const auto answers = pool::facts_of(ways, check_patience);
+    std::vector<Pool::Known> known = pool.known();
+    for (std::size_t i = 0; i < answers.size(); ++i)
+      if (answers[i].facts) known[i] = {now_in_seconds(), *answers[i].facts};
+    pool.keep(known);
     for (const std::size_t i : missing) {
       const std::string problem = problem_of(answers[i]);
       if (!problem.empty()) problems.try_emplace(i, fmt::format("host '{}': {}", pool.hosts()[i].name, problem));
@@ -324,8 +332,7 @@ std::string json_of(const Row& row) {
 std::vector<Row> ask_hosts(const Pool& pool) {
   const auto answers = pool::facts_of(pool.ways(), pool.cluster().options.peer_timeout);
   std::vector<Pool::Known> known = pool.known();
-  const std::int64_t now =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const std::int64_t now = now_in_seconds();
   std::vector<Row> rows;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].facts) known[i] = {now, *answers[i].facts};

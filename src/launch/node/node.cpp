@@ -401,6 +401,11 @@ os::Ends take_standard_streams() {
 }
 
 void Node::greet_launcher() {
+  if (command_.kept) {
+    return loop_.post([this, ends] {
+      take_connection(wire::join_pair(loop_, settings(), std::move(*ends), comm::Introduction::launcher, {}));
+    });
+  }
   const auto ends = std::make_shared<os::Ends>(take_standard_streams());
   loop_.post([this, ends] {
     wire::ConnectionEvents events;

@@ -15,6 +15,7 @@ namespace aplib::launch::node {
 
 struct NodeCommand {
   std::vector<std::string> endpoints{};  ///< Where the launcher listens; none: it is at our standard streams.
+  bool kept = false;                     ///< A keeper has started us: nobody greets at the standard streams.
   std::uint32_t process = 0;
   comm::Secure secure = comm::Secure::auth;
   std::chrono::nanoseconds timeout =

@@ -42,7 +42,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t guests_max = 256;
 constexpr auto guest_patience = 10s;  // for a knock, and for the other connection of a run
-constexpr auto grace = 1500ms;        // from SIGTERM to SIGKILL; nodes end by themselves after 1 s
+constexpr auto grace = 1500ms;        // to SIGTERM, and from there to SIGKILL; nodes end by themselves after 1 s
 constexpr auto look_pause = 60s;      // between looks at the socket's name
 constexpr auto deaf_pause = 100ms;
 constexpr int not_executable = 126;  // what a shell says
@@ -89,6 +89,7 @@ std::uint64_t inode_of(const std::string& path) {
     tell(fmt::format("{}{}\n", start::mark::no_folder, knock.folder));
     ::_exit(1);
   }
+  if (knock.command[0].ends_with("/aprun")) settle_beforehand();
   std::vector<char*> argv;
   for (const std::string& word : knock.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -210,7 +211,7 @@ std::optional<HostKeeper::Clock::time_point> HostKeeper::next_time() const {
   const auto take = [&next](Clock::time_point time) { next = next ? std::min(*next, time) : time; };
   for (const Guest& guest : guests_) take(guest.until);
   for (const Run& run : runs_)
-    if (run.killing) take(*run.killing);
+    if (run.patience) take(*run.patience);
   if (deaf_until_ > Clock::now()) take(deaf_until_);
   if (runs_.empty() && !settings_.path.empty()) take(Clock::now() + look_pause);
   if (runs_.empty() && settings_.idle.count() != 0) take(last_use_ + settings_.idle);
@@ -223,7 +224,7 @@ void HostKeeper::wait() {
   for (const Guest& guest : guests_)
     fds.push_back({guest.socket.get(), static_cast<short>(guest.knock ? POLLRDHUP : POLLIN), 0});
   for (const Run& run : runs_)
-    if (!run.killing) fds.push_back({run.words.get(), POLLRDHUP, 0});
+    if (!run.patience) fds.push_back({run.words.get(), POLLRDHUP, 0});
   int timeout = -1;
   if (const auto next = next_time()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
@@ -371,16 +372,20 @@ void HostKeeper::reap() {
 void HostKeeper::look_at_runs() {
   const Clock::time_point now = Clock::now();
   for (Run& run : runs_) {
-    if (!run.killing && has_gone(run.words.get())) end_run(run);
-    if (run.killing && *run.killing <= now) {
+    if (!run.patience && has_gone(run.words.get())) run.patience = now + grace;
+    if (!run.patience || *run.patience > now) continue;
+    if (!run.was_told) {
+      tell_to_end(run);
+    } else {
       ::kill(-run.group, SIGKILL);
-      run.killing = now + grace;
+      run.patience = now + grace;
     }
   }
 }
 
-void HostKeeper::end_run(Run& run) {
-  run.killing = Clock::now() + grace;
+void HostKeeper::tell_to_end(Run& run) {
+  run.was_told = true;
+  run.patience = Clock::now() + grace;
   ::kill(-run.group, SIGTERM);
   ::kill(-run.group, SIGCONT);  // a stopped one takes no other signal
 }
@@ -389,7 +394,7 @@ void HostKeeper::end_all() {
   settings_.listener.reset();
   if (!settings_.path.empty() && has_its_name()) ::unlink(settings_.path.c_str());
   guests_.clear();
-  for (Run& run : runs_) end_run(run);
+  for (Run& run : runs_) tell_to_end(run);
   while (!runs_.empty()) {
     wait();
     signalfd_siginfo info{};

@@ -48,7 +48,9 @@ class HostKeeper {
   struct Run {
     pid_t group = 0;
     os::UniqueFd words;
-    std::optional<Clock::time_point> killing{};  ///< It was told to end, and is killed then.
+    /// Its launcher has gone. Until then it may end by itself; then it is told to, and soon killed.
+    std::optional<Clock::time_point> patience{};
+    bool was_told = false;
   };
 
   void accept_guests();
@@ -60,7 +62,7 @@ class HostKeeper {
   void answer_facts(const Guest& guest);
   void reap();
   void look_at_runs();
-  void end_run(Run& run);
+  static void tell_to_end(Run& run);
   void end_all();
   [[nodiscard]] std::optional<Clock::time_point> next_time() const;
   void wait();

@@ -28,14 +28,15 @@ constexpr int way_closed = 255;  // as ssh
 /// A run of a keeper's: two connections to it.
 class KeptRun final : public Started {
  public:
-  /// Throws Error(failed).
-  KeptRun(const pool::KeeperAddress& way, pool::Knock knock) {
+  /// `input` is the first of its standard input. Throws Error(failed).
+  KeptRun(const pool::KeeperAddress& way, pool::Knock knock, const std::string& input) {
     std::uint64_t token = 0;
     comm::fill_random(std::as_writable_bytes(std::span(&token, 1)));
     knock.token = token;
     knock.purpose = pool::Knock::Purpose::words;
     words_ = pool::knock_at(way, knock);
     input_ = pool::knock_at(way, {.purpose = pool::Knock::Purpose::streams, .token = token});
+    if (!os::write_all(input_.get(), input)) throw Error(Errc::failed, "its keeper has gone");
     output_.reset(::fcntl(input_.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
     if (!output_) os::refuse_descriptor("a connection to a keeper");
     for (const int fd : {words_.get(), input_.get()}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
@@ -87,8 +88,9 @@ class KeeperMethod final : public LaunchMethod {
       knock.folder = std::filesystem::current_path(ignored).string();
       knock.needs_folder = false;
     }
-    return std::make_unique<KeptRun>(pool::KeeperAddress{node.host.keeper, *key}, std::move(knock));
+    return std::make_unique<KeptRun>(pool::KeeperAddress{node.host.keeper, *key}, std::move(knock), node.input);
   }
+  bool is_kept() const override { return true; }
   std::vector<std::string> command(const std::vector<NodeStart>& nodes) const override { return nodes[0].command; }
 
   Verdict judge(const NodeStart& node, const MethodEnd& end) const override {

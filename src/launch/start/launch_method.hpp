@@ -60,6 +60,9 @@ class LaunchMethod {
   [[nodiscard]] virtual std::string hindrance() const { return {}; }
   /// Whether one child starts all nodes of this kind.
   [[nodiscard]] virtual bool together() const { return false; }
+  /// Whether begin() has passed on NodeStart::input, the node is spoken to at once, without a greeting, and who stands
+  /// on its host sees to its end.
+  [[nodiscard]] virtual bool is_kept() const { return false; }
   /// Whether only some start at a time.
   [[nodiscard]] virtual bool in_turn() const { return true; }
   /// Whether output before the shell's mark consists of greetings and complaints of login shells, which matter only

@@ -87,6 +87,7 @@ class AllMethods : public Starter {
     }
     wake_.signal();
   }
+  void leave_to_keepers() override { left_ = true; }
 
  private:
   const LaunchMethod& method_of(const NodeStart& node) const;
@@ -119,6 +120,7 @@ class AllMethods : public Starter {
   std::mutex mutex_;
   std::vector<std::uint32_t> arrivals_;  // under mutex_
   std::atomic<bool> stopping_{false};    // sequentially consistent: looked at once a round
+  std::atomic<bool> left_{false};        // looked at when stopping
   std::thread thread_;
 
   // Only the thread uses the members below.
@@ -263,9 +265,14 @@ void AllMethods::begin(Launch& launch) {
     }
     return;
   }
-  launch.to_write = starts[0].input;  // several nodes are of one machine: the same for all
   launch.unfinished_lines = {};
   launch.by_label.clear();
+  if (launch.method->is_kept()) {
+    if (events_.greets)
+      events_.greets({.process = starts[0].process, .ends = launch.child->release_streams(), .came = {}, .kept = true});
+    return;
+  }
+  launch.to_write = starts[0].input;  // several nodes are of one machine: the same for all
   launch.child->write(launch.to_write);
 }
 
@@ -319,8 +326,8 @@ std::size_t greeting_in(std::string_view text) {
 
 void AllMethods::take_stream(Launch& launch, Child::Stream stream) {
   std::string& unfinished = launch.unfinished_lines[stream];
-  const bool may_greet =
-      stream == Child::output && cluster::speaks_by_streams(launch.nodes[0].start.host.launch) && !stopping_;
+  const bool may_greet = stream == Child::output && !launch.method->is_kept() &&
+                         cluster::speaks_by_streams(launch.nodes[0].start.host.launch) && !stopping_;
   for (std::string text = launch.child->read(stream); !text.empty(); text = launch.child->read(stream)) {
     unfinished += text;
     const std::size_t end = may_greet ? greeting_in(unfinished) : unfinished.size();
@@ -467,6 +474,7 @@ bool AllMethods::any_runs() const {
 
 void AllMethods::end_all() {
   for (Launch& launch : launches_) {
+    if (left_ && launch.method->is_kept()) launch.child.reset();
     if (launch.child) launch.child->close_input();
     launch.to_write.clear();
   }

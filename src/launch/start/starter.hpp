@@ -29,6 +29,7 @@ struct Contact {
   std::uint32_t process = 0;
   os::Ends ends{};     ///< Of its standard output and input, for the launcher to speak on and to close.
   std::string came{};  ///< The beginning of its greeting.
+  bool kept = false;   ///< A keeper starts it: it does not greet, and may be spoken to already.
 };
 
 /// A starter's events, on its own thread. While its destructor runs it calls only said(), and afterwards nothing.
@@ -40,7 +41,8 @@ struct StartEvents {
   std::function<void(std::uint32_t process, int status, const std::string& last_words)> ended;
   /// A line, without its end, that the process or ssh (srun, ...) wrote to stdout or stderr while it runs.
   std::function<void(std::uint32_t process, const std::string& line)> said;
-  /// At most once per process, and only of those that speak by their streams.
+  /// At most once per process, and only of those that speak by their streams. Those that keepers start may not be there
+  /// yet.
   std::function<void(Contact contact)> greets;
 };
 
@@ -54,6 +56,9 @@ class Starter {
   virtual void start(std::vector<NodeStart> nodes, StartEvents events) = 0;
   /// The node is there. Its start is complete, so the next one by ssh may begin. Any thread.
   virtual void arrived(std::uint32_t process) = 0;
+  /// All is over, and the user waits for nothing more: nodes that keepers have started are left to those, which see to
+  /// their end. Any thread.
+  virtual void leave_to_keepers() {}
 };
 
 /// A starter for hosts of all kinds, also several kinds in one machine. LaunchKind::pmix is an error of start(),

@@ -145,6 +145,18 @@ class StreamConnection final : public Connection, public std::enable_shared_from
         std::as_bytes(std::span(came)));
   }
 
+  /// Begins without a greeting: both sides have the job's key by this way, and nobody else uses it for this process.
+  void join(std::uint32_t peer, ConnectionEvents events) {
+    events_ = std::move(events);
+    peer_ = peer;
+    awaited_ = true;
+    const bool we_call = settings_.self != comm::Introduction::launcher;
+    const std::uint32_t process = we_call ? settings_.self : peer;
+    seal(comm::derive_secret(settings_.key, std::as_bytes(std::span(&process, 1)), "a node's control connection"),
+         we_call);
+    open();
+  }
+
   /// Begins after the greeting, with the handshake of TLS if that is used.
   void begin(const comm::Greeting& greeting, bool we_called, ConnectionEvents events) {
     events_ = std::move(events);
@@ -159,9 +171,7 @@ class StreamConnection final : public Connection, public std::enable_shared_from
         });
         return;
       }
-      const std::lock_guard lock(mutex_);
-      sent_seal_.emplace(secret, we_called ? Seal::Sender::node : Seal::Sender::launcher);
-      received_seal_.emplace(secret, we_called ? Seal::Sender::launcher : Seal::Sender::node);
+      seal(secret, we_called);
     } catch (const Error& problem) {
       return end(ConnectionEnd::refused, problem.what());
     }
@@ -216,6 +226,12 @@ class StreamConnection final : public Connection, public std::enable_shared_from
     end(is_ours ? ConnectionEnd::refused : ConnectionEnd::stranger, greeting.words());
   }
 
+  void seal(std::span<const std::byte, 32> secret, bool we_called) {
+    const std::lock_guard lock(mutex_);
+    sent_seal_.emplace(secret, we_called ? Seal::Sender::node : Seal::Sender::launcher);
+    received_seal_.emplace(secret, we_called ? Seal::Sender::launcher : Seal::Sender::node);
+  }
+
   void open() {
     if (ended_) return;
     heard_ = ticked_ = Clock::now();
@@ -241,6 +257,7 @@ class StreamConnection final : public Connection, public std::enable_shared_from
                       if (self->ended_) return;
                       if (error) return self->end(ConnectionEnd::lost, words_of(error));
                       self->heard_ = Clock::now();
+                      self->awaited_ = false;
                       self->filled_ += count;
                       if (self->take_messages()) self->read();
                     });
@@ -332,7 +349,7 @@ class StreamConnection final : public Connection, public std::enable_shared_from
     if (closing_) return;
     const auto now = Clock::now();
     // This process may have been stopped, and not have read yet what came meanwhile.
-    if (now - std::exchange(ticked_, now) > settings_.timeout / 5 * 2) heard_ = now;
+    if (now - std::exchange(ticked_, now) > settings_.timeout / 5 * 2 || awaited_) heard_ = now;
     if (now - heard_ > settings_.timeout) {
       const std::chrono::duration<double> limit = settings_.timeout;
       return end(ConnectionEnd::silent,
@@ -366,6 +383,7 @@ class StreamConnection final : public Connection, public std::enable_shared_from
   std::optional<Seal> received_seal_;  // where TLS does not seal already
   Clock::time_point heard_{};
   Clock::time_point ticked_{};
+  bool awaited_ = false;  // nobody greets, and the peer may have to be started first
   bool ended_ = false;
   bool closing_ = false;
   bool trusted_ = false;
@@ -468,6 +486,15 @@ std::shared_ptr<Connection> connect_pair(EventLoop& loop, ConnectionSettings set
   const auto connection =
       std::make_shared<StreamConnection>(loop, settings, DescriptorPair(loop.io(), std::move(ends)));
   connection->greet(peer, came, std::move(events));
+  return connection;
+}
+
+std::shared_ptr<Connection> join_pair(EventLoop& loop, ConnectionSettings settings, os::Ends ends, std::uint32_t peer,
+                                      ConnectionEvents events) {
+  settings.secure = comm::Secure::auth;
+  const auto connection =
+      std::make_shared<StreamConnection>(loop, settings, DescriptorPair(loop.io(), std::move(ends)));
+  connection->join(peer, std::move(events));
   return connection;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Connection: a control connection that has proved the job's key. It carries messages in order in both directions, and
 // a sign of life when there are none. Over the network, a node makes one by connect_to_launcher(), and the launcher
-// gets it from an Acceptor. Over a node's standard input and output, both make it by connect_pair().
+// gets it from an Acceptor. Over a node's standard input and output, both make it by connect_pair() or join_pair().
 #pragma once
 
 #include <chrono>
@@ -94,6 +94,11 @@ void connect_to_launcher(EventLoop& loop, const ConnectionSettings& settings, Co
 [[nodiscard]] std::shared_ptr<Connection> connect_pair(EventLoop& loop, ConnectionSettings settings, os::Ends ends,
                                                        std::uint32_t peer, std::string_view came,
                                                        ConnectionEvents events);
+
+/// The same without a greeting, which costs a round trip: the job's key has come, or gone, by the same way just before,
+/// for this one connection. `events` may be set later, by listen(), as long as the loop's thread has not gone on.
+[[nodiscard]] std::shared_ptr<Connection> join_pair(EventLoop& loop, ConnectionSettings settings, os::Ends ends,
+                                                    std::uint32_t peer, ConnectionEvents events);
 
 /// Listens for the launcher's nodes. Whoever does not prove the job's key is dropped without an answer, and counted.
 class Acceptor {

@@ -13,6 +13,9 @@ namespace aplib::launch::wire {
 /// In place of the launcher's endpoints: a node speaks with it over its standard input and output.
 inline constexpr std::string_view streams_endpoint = "stdio";
 
+/// The same, where a keeper has started the node: the key came by the same way, so that nobody greets.
+inline constexpr std::string_view kept_endpoint = "kept";
+
 struct Endpoint {
   std::string host;
   std::uint16_t port = 0;
