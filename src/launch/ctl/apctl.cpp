@@ -24,6 +24,7 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/text.hpp"
+#include "launch/ctl/file_verbs.hpp"
 #include "launch/ctl/pool_verbs.hpp"
 #include "launch/ctl/registry.hpp"
 #include "launch/ctl/status.hpp"
@@ -121,8 +122,8 @@ int execute_net(char** words) {
   throw Error(Errc::failed, fmt::format("{} cannot be executed: {}", aprun, std::strerror(errno)));
 }
 
-constexpr std::array<std::string_view, 9> commands{"list", "status", "tasks", "load", "stop",
-                                                   "net",  "up",     "down",  "hosts"};
+constexpr std::array<std::string_view, 12> commands{"list", "status", "tasks", "load", "stop", "net",
+                                                    "up",   "down",   "hosts", "put",  "get",  "sync"};
 
 std::string unknown_command(std::string_view word) {
   const auto meant = text::nearest(word, commands);
@@ -134,6 +135,7 @@ struct PoolWords {
   std::string file{};
   std::string pool{};
   bool json = false;
+  Words files{};
 };
 
 /// `words` and `action` outlive the parsing.
@@ -154,6 +156,21 @@ void add_pool_commands(CLI::App& app, PoolWords& words, std::function<int(const 
   hosts->add_flag("--json", words.json, "For programs: one object a host.");
   hosts->callback(
       [&words, &action] { action = [&words](const std::string&) { return pool_hosts(words.pool, words.json); }; });
+}
+
+void add_file_commands(CLI::App& app, PoolWords& words, std::function<int(const std::string&)>& action) {
+  const auto add = [&](const char* name, const char* help, std::function<int(Words)> what) {
+    CLI::App* command = app.add_subcommand(name, help);
+    command->add_option("FILES", words.files, "As above.")->required();
+    command->callback(
+        [&words, &action, what] { action = [&words, what](const std::string&) { return what(words.files); }; });
+  };
+  add("put", "Files to the hosts of a pool: apctl put FILE... POOL[:HOST]:FOLDER",
+      [](Words files) { return put_files(std::move(files), files::Existing::refuse); });
+  add("sync", "The same, where files that are there and differ are replaced.",
+      [](Words files) { return put_files(std::move(files), files::Existing::replace); });
+  add("get", "Files from the hosts of a pool: apctl get POOL[:HOST]:PATTERN... FOLDER",
+      [](Words files) { return get_files(std::move(files)); });
 }
 
 int run(int argc, char** argv) {
@@ -208,6 +225,7 @@ int run(int argc, char** argv) {
   if (argc > 1 && argv[1] == std::string_view("net")) return execute_net(argv);
   PoolWords of_pool;
   add_pool_commands(app, of_pool, action);
+  add_file_commands(app, of_pool, action);
   if (argc > 1 && argv[1][0] != '-' && std::ranges::count(commands, std::string_view(argv[1])) == 0) {
     tell_user("apctl", unknown_command(argv[1]));
     return static_cast<int>(ExitStatus::usage);

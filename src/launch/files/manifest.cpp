@@ -2,6 +2,7 @@
 #include "launch/files/manifest.hpp"
 
 #include <fmt/format.h>
+#include <glob.h>
 #include <limits.h>
 #include <unistd.h>
 
@@ -149,6 +150,17 @@ class Gatherer {
 };
 
 }  // namespace
+
+std::vector<Source> matches(const std::string& pattern) {
+  std::vector<Source> sources;
+  glob_t found{};
+  if (::glob(pattern.c_str(), GLOB_BRACE, nullptr, &found) == 0) {
+    for (std::size_t i = 0; i < found.gl_pathc; ++i)
+      sources.push_back({found.gl_pathv[i], own_place(found.gl_pathv[i])});
+  }
+  ::globfree(&found);
+  return sources;
+}
 
 Manifest gather(const std::vector<Source>& sources, std::string host) {
   Manifest manifest{.host = std::move(host)};

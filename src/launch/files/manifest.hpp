@@ -56,6 +56,10 @@ struct Source {
   std::uint32_t mode = 0;
 };
 
+/// The files of this computer that a pattern means, with *, ?, [a-z] and {a,b}, each with the path that it has below
+/// the current folder, or else with its name.
+[[nodiscard]] std::vector<Source> matches(const std::string& pattern);
+
 /// Does not change after gather().
 struct Manifest {
   static constexpr std::size_t entries_max = std::size_t{4} << 20;

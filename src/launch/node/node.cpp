@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <glob.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -401,12 +400,12 @@ os::Ends take_standard_streams() {
 }
 
 void Node::greet_launcher() {
+  const auto ends = std::make_shared<os::Ends>(take_standard_streams());
   if (command_.kept) {
     return loop_.post([this, ends] {
       take_connection(wire::join_pair(loop_, settings(), std::move(*ends), comm::Introduction::launcher, {}));
     });
   }
-  const auto ends = std::make_shared<os::Ends>(take_standard_streams());
   loop_.post([this, ends] {
     wire::ConnectionEvents events;
     events.opened = [this](std::uint32_t) { take_connection(std::move(greeted_)); };
@@ -765,21 +764,9 @@ std::vector<std::string> Node::get_files(const wire::Prepare& prepare) {
   }
 }
 
-/// The files here that a pattern means, each with the path that it has below the working folder, or else with its name.
-std::vector<files::Source> matches(const std::string& pattern) {
-  std::vector<files::Source> sources;
-  glob_t found{};
-  if (::glob(pattern.c_str(), GLOB_BRACE, nullptr, &found) == 0) {
-    for (std::size_t i = 0; i < found.gl_pathc; ++i)
-      sources.push_back({found.gl_pathv[i], files::own_place(found.gl_pathv[i])});
-  }
-  ::globfree(&found);
-  return sources;
-}
-
 /// Sends what the launcher fetches. False: it wants nothing any more.
 bool Node::send_files(const wire::TransferText& text) {
-  files::Sender sender(std::make_shared<files::Manifest>(files::gather(matches(text.pattern), host_id_)),
+  files::Sender sender(std::make_shared<files::Manifest>(files::gather(files::matches(text.pattern), host_id_)),
                        {.window = std::max<std::size_t>(text.window, 4 * files::chunk_bytes)});
   for (;;) {
     for (wire::Bytes bytes = sender.next(); !bytes.empty(); bytes = sender.next())

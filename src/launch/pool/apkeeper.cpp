@@ -13,7 +13,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -25,9 +27,12 @@
 #include "base/text.hpp"
 #include "comm/job_key.hpp"
 #include "launch/ctl/registry.hpp"
+#include "launch/files/manifest.hpp"
+#include "launch/pool/file_pipe.hpp"
 #include "launch/pool/keeper.hpp"
 #include "launch/pool/keeper_address.hpp"
 #include "launch/terminal.hpp"
+#include "launch/this_host.hpp"
 
 namespace aplib::launch::pool {
 namespace {
@@ -84,6 +89,32 @@ comm::JobKey read_key(const std::string& file) {
   return *key;
 }
 
+/// `--receive FOLDER refuse|replace`, `--serve PATTERN`: one end of a transfer of files (apctl put, get), at the
+/// standard streams. Whatever goes wrong stands on standard error.
+int carry_files(std::span<char* const> words) {
+  const os::Ends ends{os::UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)),
+                      os::UniqueFd(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))};
+  const char* const home = std::getenv("HOME");
+  if (home != nullptr) static_cast<void>(::chdir(home));
+  const std::string host = describe_this_host().host_id;
+  std::vector<std::string> problems;
+  if (words[1] == std::string_view("--receive")) {
+    const bool replaces = words.size() > 3 && words[3] == std::string_view("replace");
+    files::Receiver receiver({.folder = words[2],
+                              .existing = replaces ? files::Existing::replace : files::Existing::refuse,
+                              .resume = true,
+                              .host = host});
+    problems = carry(receiver, ends);
+  } else {
+    const std::vector<files::Source> sources = files::matches(words[2]);
+    if (sources.empty()) problems.push_back(fmt::format("no file here is a {}", files::shown(words[2])));
+    files::Sender sender(std::make_shared<files::Manifest>(files::gather(sources, host)), {});
+    static_cast<void>(carry(sender, ends));  // what goes wrong, the other end says
+  }
+  for (const std::string& problem : problems) tell_user("", problem);
+  return problems.empty() ? 0 : 1;
+}
+
 /// The descriptor that systemd has passed.
 std::optional<int> passed_listener() {
   const char* const count = std::getenv("LISTEN_FDS");
@@ -114,6 +145,8 @@ void become_daemon(int kept) {
 }
 
 int run(int argc, char** argv) {
+  const std::string_view first = argc > 2 ? argv[1] : "";
+  if (first == "--receive" || first == "--serve") return carry_files({argv, static_cast<std::size_t>(argc)});
   Asked asked = read_words(argc, argv);
   HostKeeper::Settings settings{.key = read_key(asked.key_file), .modules = modules_folder(), .idle = asked.idle};
   if (asked.id.empty()) {
