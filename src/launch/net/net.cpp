@@ -299,7 +299,7 @@ std::optional<int> read_request(int count, const char* const* words, Request& in
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("apctl: net: {}\nRun with --help for more information.\n", error.what());
   });
-  app.add_option("-f,--file", into.file, "The cluster file.")->required()->option_text("FILE");
+  app.add_option("-f,--file", into.file, "The cluster file.")->required()->option_text("FILE REQUIRED");
   app.add_option("--json", into.json, "Writes the results to this file, too.")->option_text("FILE");
   app.add_option("--png", into.picture, "Draws the results as a picture, by gnuplot.")->option_text("FILE");
   app.add_option("--seconds", into.seconds, "How long a stream of messages is measured; default: 2.")
