@@ -56,7 +56,17 @@ std::string name_of(std::uint32_t process) {
 }
 
 std::string_view name_of(Purpose purpose) {
-  return purpose == Purpose::control ? "the launcher's control" : purpose == Purpose::data ? "messages" : "unknown";
+  switch (purpose) {
+    case Purpose::control:
+      return "the launcher's control";
+    case Purpose::data:
+      return "messages";
+    case Purpose::relay:
+      return "a relay";
+    case Purpose::reach:
+      return "a look for ways";
+  }
+  return "unknown";
 }
 
 // With secure=off, a stranger's text is shown to a person, so it may have no control characters.
@@ -83,6 +93,11 @@ Greeting::Greeting(Role role, const JobKey& key, Introduction mine) : role_(role
   }
   my_hello_ = make_hello();
   if (role_ == Role::caller) output_ = my_hello_;
+}
+
+// Without a key of the machine that a hello names, this one, which nobody knows, makes a stranger of the caller.
+Greeting::Greeting(KeyOf keys, Introduction mine) : Greeting(Role::answerer, JobKey::make(), std::move(mine)) {
+  keys_ = std::move(keys);
 }
 
 Greeting::~Greeting() = default;
@@ -171,14 +186,35 @@ void Greeting::receive(std::span<const std::byte> bytes) {
   }
 }
 
+/// The machine that the caller names is the one of this greeting, if there is a key for it.
+void Greeting::take_machine() {
+  Hello hello;
+  if (peer_hello_.size() < sizeof hello) return;
+  std::memcpy(&hello, peer_hello_.data(), sizeof hello);
+  const auto length = std::ranges::find(hello.machine, '\0') - hello.machine.begin();
+  std::string machine(hello.machine.data(), static_cast<std::size_t>(length));
+  std::optional<JobKey> key = keys_(machine);
+  if (!key) return;
+  key_ = *key;
+  mine_.machine = std::move(machine);
+  my_hello_ = make_hello();
+}
+
 void Greeting::receive_hello() {
   peer_hello_ = std::exchange(input_, {});
+  if (keys_) take_machine();
   if (proves()) {
     const auto whole = std::span<const std::byte>(peer_hello_);
     const auto expected = tag(other(), whole.first(whole.size() - hash_bytes));
     if (!equal_in_constant_time(expected, whole.last(hash_bytes))) return drop("does not know the job's key");
   }
   if (role_ == Role::answerer) {
+    Hello hello;
+    if (mine_.purpose == Purpose::reach && peer_hello_.size() >= sizeof hello) {
+      std::memcpy(&hello, peer_hello_.data(), sizeof hello);
+      if (hello.purpose != static_cast<std::uint16_t>(Purpose::reach))
+        return drop("comes too early: it may call again");
+    }
     output_ = my_hello_;
     if (proves()) {
       const auto hash = proof(role_);
@@ -247,7 +283,9 @@ std::string Greeting::difference() const {
     return fmt::format("{} meant to reach {}, this is {}: do two processes have one address?", name_of(hello.self),
                        name_of(hello.peer), name_of(mine_.self));
   }
-  if (mine_.peer != Introduction::anyone && hello.self != mine_.peer) {
+  // A relay answers for whom is called.
+  const bool is_asked = mine_.purpose != Purpose::relay && mine_.peer != Introduction::anyone;
+  if (is_asked && hello.self != mine_.peer) {
     return fmt::format("{} answered instead of {}: do two processes have one address?", name_of(hello.self),
                        name_of(mine_.peer));
   }

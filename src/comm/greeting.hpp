@@ -27,6 +27,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,7 +50,12 @@ enum class Secure : std::uint8_t {
 [[nodiscard]] std::string_view to_string(Secure secure) noexcept;
 
 /// What a connection is for.
-enum class Purpose : std::uint16_t { control = 1, data = 2 };
+enum class Purpose : std::uint16_t {
+  control = 1,
+  data = 2,
+  relay = 3,  ///< One end of a pair calls a relay (comm/connect/relay_call.hpp).
+  reach = 4,  ///< Only to see whether there is a way. Whoever answers such a call answers no other one.
+};
 
 /// What a process says of itself.
 struct Introduction {
@@ -83,8 +90,13 @@ class Greeting {
   /// With this every greeting begins, of all versions.
   static constexpr std::string_view magic{"APlib\r\n\x1a"};
 
+  /// The key by which calls for that machine are proved; nothing: its calls are strangers'.
+  using KeyOf = std::function<std::optional<JobKey>(std::string_view machine)>;
+
   /// Throws Error(bad_argument) for a machine id that is too long, Error(failed) without random bytes.
   Greeting(Role role, const JobKey& key, Introduction mine);
+  /// An answerer for several machines: `mine` names none, and the caller's hello says which one is meant.
+  Greeting(KeyOf keys, Introduction mine);
   ~Greeting();
   Greeting(const Greeting&) = delete;
   Greeting& operator=(const Greeting&) = delete;
@@ -111,6 +123,7 @@ class Greeting {
 
   void answer();
   void receive_hello();
+  void take_machine();
   void receive_proof();
   void finish();
   void drop(std::string why);
@@ -125,6 +138,7 @@ class Greeting {
   Step step_ = Step::prefix;
   State state_ = State::going;
   JobKey key_;
+  KeyOf keys_{};  // Empty: key_ is the key.
   Introduction mine_;
   Introduction peer_;
   std::vector<std::byte> my_hello_;

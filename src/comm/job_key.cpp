@@ -108,6 +108,10 @@ std::array<std::byte, 32> derive_secret(const JobKey& key, std::span<const std::
   return secret;
 }
 
+JobKey relay_key(const JobKey& key, std::string_view machine) {
+  return JobKey::from_bytes(derive_secret(key, std::as_bytes(std::span(machine)), "aplib relay key"));
+}
+
 bool equal_in_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }

@@ -51,6 +51,10 @@ void wipe(std::span<std::byte> bytes) noexcept;
 [[nodiscard]] std::array<std::byte, 32> derive_secret(const JobKey& key, std::span<const std::byte> salt,
                                                       std::string_view purpose);
 
+/// By which calls to a relay of the machine are proved: who knows it can join ends, and read nothing. Throws
+/// Error(failed).
+[[nodiscard]] JobKey relay_key(const JobKey& key, std::string_view machine);
+
 /// Compares in a time that does not depend on the bytes.
 [[nodiscard]] bool equal_in_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) noexcept;
 

@@ -34,6 +34,21 @@ struct PortSettings {
   std::chrono::milliseconds peer_timeout{10'000};
 };
 
+/// How a process and another one come to their connection, as this process sees it. The launcher finds out which ways
+/// there are, and decides.
+struct Way {
+  enum class Kind : std::uint8_t {
+    direct,  ///< Whoever sends first calls.
+    calls,   ///< Reverse: only this process reaches the other, so it calls at once.
+    called,  ///< Reverse: only the other reaches this process, and calls.
+    relay,   ///< Neither reaches the other: both call a relay at once (comm/connect/relay_call.hpp).
+    last = relay,
+  };
+  Kind kind = Kind::direct;
+  std::string place{};  ///< Kind::relay: where this process calls it.
+  std::string relay{};  ///< Kind::relay: its name, for people.
+};
+
 /// What a process knows once the others have spoken.
 struct JoinSettings {
   std::string machine;  ///< Name of the run, the same in all processes.
@@ -41,6 +56,9 @@ struct JoinSettings {
   std::vector<std::string>
       endpoints;  ///< By process: what its port said. Empty: it has none, no frame goes there by this module.
   std::vector<std::string> names;  ///< By process, for messages: "ws1".
+  std::vector<Way> ways{};         ///< By process. Empty: all direct.
+
+  [[nodiscard]] Way way(Peer peer) const { return peer < ways.size() ? ways[peer] : Way{}; }
 };
 
 class Port {
@@ -48,6 +66,8 @@ class Port {
   virtual ~Port() = default;
   /// For the others; printable, without blanks, commas and semicolons.
   [[nodiscard]] virtual std::string endpoint() const = 0;
+  /// The socket that listens there, on which nobody answers before join(); -1: there is none. It stays the port's.
+  [[nodiscard]] virtual int listening() const { return -1; }
   /// Once. Throws Error.
   [[nodiscard]] virtual std::unique_ptr<Module> join(const JoinSettings& settings) = 0;
 };

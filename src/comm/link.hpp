@@ -101,6 +101,8 @@ class Link {
   /// They call. Where both call at the same time, the call of the process with the lower number counts: both sides
   /// know that without a word, so that they always agree on the connection that carries the frames. `self`: our number.
   [[nodiscard]] Answer take_call(Peer self) noexcept;
+  /// As a first send, without a frame. False: it is calling already, or more.
+  bool begin_call() noexcept { return state_ == State::idle && !broken_ && set_state(State::calling); }
   /// What was queued goes out from here on. False: it is over, or broken.
   [[nodiscard]] bool come_up() noexcept;
 

@@ -17,6 +17,7 @@ MAY_INCLUDE = {
     "src/kernel": ["include", "src/arch", "src/base", "src/memory", "src/task", "src/cell", "src/comm", "src/loader"],
     "src/cellos": ["include", "src/base", "src/kernel"],
     "src/mpi": ["include", "src/arch", "src/base", "src/kernel"],
+    "src/relay": ["include", "src/base", "src/comm"],
     "src/launch": ["include", "src/base", "src/comm", "src/kernel"],
     "src/farm": ["include", "src/base", "src/launch"],
     "apps": ["include"],
@@ -62,7 +63,8 @@ THIRD_PARTY = [
     (r"boost/interprocess/", ["src/memory"], "only the heap in the slot places blocks"),
     (r"hwloc", ["src/kernel", "bench"], "only placement looks at the machine's topology"),
     (r"ffi\.h", ["src/loader"], "only the loader calls functions by their types' names"),
-    (r"boost/asio", ["src/comm", "src/launch", "bench"], "only modules and the launcher speak to the network"),
+    (r"boost/asio", ["src/comm", "src/relay", "src/launch", "bench"],
+     "only modules, the relay and the launcher speak to the network"),
     (
         r"rdma/",
         ["src/comm", "bench/fabric"],
@@ -70,7 +72,7 @@ THIRD_PARTY = [
     ),
     (r"openssl/", ["src/comm", "bench"], "only modules encrypt"),
     (r"toml\+\+", ["src/launch"], "the library reads no files of options"),
-    (r"CLI/", ["apps", "bench", "src/farm", "src/launch"], "the library reads no command line"),
+    (r"CLI/", ["apps", "bench", "src/farm", "src/launch", "src/relay"], "the library reads no command line"),
     (r"png\.h", ["apps"], "only programs draw"),
 ]
 

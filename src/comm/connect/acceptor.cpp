@@ -10,6 +10,7 @@
 #include <chrono>
 #include <exception>
 #include <list>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -43,10 +44,16 @@ struct Acceptor::Impl : std::enable_shared_from_this<Acceptor::Impl> {
   /// A connection that is being greeted.
   struct Newcomer {
     Newcomer(boost::asio::io_context& io, Socket its_socket, const Settings& settings)
-        : socket(std::move(its_socket)), limit(io), greeter(Greeting::Role::answerer, settings.key, settings.mine) {}
+        : socket(std::move(its_socket)), limit(io) {
+      if (settings.keys) {
+        greeter.emplace(settings.keys, settings.mine);
+      } else {
+        greeter.emplace(Greeting::Role::answerer, settings.key, settings.mine);
+      }
+    }
     Socket socket;
     boost::asio::steady_timer limit;
-    Greeter greeter;
+    std::optional<Greeter> greeter;
   };
   using Place = std::list<std::shared_ptr<Newcomer>>::iterator;
 
@@ -110,11 +117,11 @@ void Acceptor::Impl::greet(Socket socket) {
     newcomer->limit.async_wait([this, self = shared_from_this(), newcomer, place](const error_code& error) {
       if (!error && newcomer->socket.is_open()) drop(place);
     });
-    newcomer->greeter.begin(newcomer->socket, newcomer,
-                            [this, place](const Greeter::Failure& failure) { greeted(place, failure); });
+    newcomer->greeter->begin(newcomer->socket, newcomer,
+                             [this, place](const Greeter::Failure& failure) { greeted(place, failure); });
   } catch (...) {
     newcomers.erase(place);
-    newcomer->greeter.cancel();
+    newcomer->greeter->cancel();
     error_code ignored;
     newcomer->socket.close(ignored);
     throw;
@@ -124,7 +131,7 @@ void Acceptor::Impl::greet(Socket socket) {
 void Acceptor::Impl::greeted(Place place, const Greeter::Failure& failure) {
   const std::shared_ptr<Impl> self = shared_from_this();  // an event may end the acceptor
   const std::shared_ptr<Newcomer> newcomer = *place;
-  const Greeting& greeting = newcomer->greeter.greeting();
+  const Greeting& greeting = newcomer->greeter->greeting();
   if (failure.error || greeting.state() == Greeting::State::stranger) return drop(place);
   newcomers.erase(place);
   newcomer->limit.cancel();
@@ -139,7 +146,7 @@ void Acceptor::Impl::drop(Place place) noexcept {
   const std::shared_ptr<Newcomer> newcomer = std::move(*place);
   newcomers.erase(place);
   count();
-  newcomer->greeter.cancel();
+  newcomer->greeter->cancel();
   error_code ignored;
   newcomer->limit.cancel();
   newcomer->socket.close(ignored);
@@ -165,7 +172,7 @@ void Acceptor::close() noexcept {
     listener.socket.close(ignored);
   }
   for (const std::shared_ptr<Impl::Newcomer>& newcomer : std::exchange(impl_->newcomers, {})) {
-    newcomer->greeter.cancel();
+    newcomer->greeter->cancel();
     newcomer->limit.cancel();
     newcomer->socket.close(ignored);
   }

@@ -27,6 +27,7 @@ class Acceptor {
   struct Settings {
     JobKey key;
     Introduction mine;
+    Greeting::KeyOf keys{};  ///< Not empty: instead of the key, for an answerer of several machines.
     /// Greeted at the same time. A machine whose peers may all call at once adds room for them.
     std::size_t greeted_max = strangers_max;
   };

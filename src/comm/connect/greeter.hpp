@@ -98,6 +98,7 @@ class BasicGreeter {
   using Done = std::function<void(const Failure&)>;
 
   BasicGreeter(Greeting::Role role, const JobKey& key, Introduction mine) : greeting_(role, key, std::move(mine)) {}
+  BasicGreeter(Greeting::KeyOf keys, Introduction mine) : greeting_(std::move(keys), std::move(mine)) {}
 
   /// `done` is called once, unless cancel() comes before; it may end the greeter. What waits for the stream keeps
   /// `owner`. `came`: what was read already; then `done` may be called before this returns.

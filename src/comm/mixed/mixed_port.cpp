@@ -115,12 +115,19 @@ std::string MixedPort::endpoint() const {
   return join_endpoints(endpoints);
 }
 
-/// The first of this process's modules that joins it to the peer.
+int MixedPort::listening() const {
+  const auto tcp = std::ranges::find(opened_, goes_everywhere, [](const Opened& each) { return each.kind->name(); });
+  return tcp == opened_.end() ? -1 : tcp->port->listening();
+}
+
+/// The first of this process's modules that joins it to the peer. Only tcp knows other ways than the direct one.
 std::size_t MixedPort::best_for(const JoinSettings& settings, Peer peer) const {
   const std::string& theirs = settings.endpoints[peer];
+  const bool is_direct = settings.way(peer).kind == Way::Kind::direct;
   for (std::size_t i = 0; i < opened_.size(); ++i) {
     const std::string endpoint = endpoint_of(theirs, opened_[i].kind->name());
-    if (!endpoint.empty() && opened_[i].kind->joins(opened_[i].endpoint, endpoint)) return i;
+    const bool goes_there = is_direct || opened_[i].kind->name() == goes_everywhere;
+    if (goes_there && !endpoint.empty() && opened_[i].kind->joins(opened_[i].endpoint, endpoint)) return i;
   }
   const std::string name = peer < settings.names.size() ? settings.names[peer] : fmt::format("process {}", peer);
   throw Error(

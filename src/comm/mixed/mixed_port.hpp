@@ -44,6 +44,8 @@ class MixedPort final : public Port {
 
   /// join_endpoints() of all of its kinds.
   [[nodiscard]] std::string endpoint() const override;
+  /// Of tcp.
+  [[nodiscard]] int listening() const override;
   /// `settings.endpoints`: what the others' endpoint() said. A module that carries to all alone is returned as it
   /// is. Throws Error also when there is no way to some process.
   [[nodiscard]] std::unique_ptr<Module> join(const JoinSettings& settings) override;

@@ -31,6 +31,7 @@ class Listener {
 
   /// "10.0.0.1:5103", "[::1]:5103".
   [[nodiscard]] const std::string& endpoint() const noexcept { return endpoint_; }
+  [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
   /// The socket, from now on the caller's. Once.
   [[nodiscard]] os::UniqueFd release() noexcept { return std::move(socket_); }
 

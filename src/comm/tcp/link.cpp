@@ -665,7 +665,11 @@ void Link::finish(Receiver& receiver, const std::optional<std::string>& why) {
   }
   ended.clear();
   if (reader_) reader_->end();
-  if (why) receiver.peer_lost(peer(), *why);
+  if (why) receiver.peer_lost(peer(), loss(*why));
+}
+
+std::string Link::loss(const std::string& why) const {
+  return relay_.empty() ? why : "by relay " + relay_ + ": " + why;
 }
 
 }  // namespace aplib::comm::tcp

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/os/bell.hpp"
@@ -119,7 +120,9 @@ class Link final : public comm::Link {
   /// So many polls that found something, with no sleep between them, make it likely that nobody sleeps soon.
   static constexpr std::uint32_t finds_before_unwatched = 16;
 
-  Link(Peer peer, Poller& poller) noexcept : comm::Link(peer, poller.reports()), poller_(poller) {}
+  /// `relay`: the name of the relay by which it comes up, for the reason of its loss; empty: by none.
+  Link(Peer peer, Poller& poller, std::string relay = {}) noexcept
+      : comm::Link(peer, poller.reports()), poller_(poller), relay_(std::move(relay)) {}
 
   // Any thread.
 
@@ -138,6 +141,11 @@ class Link final : public comm::Link {
 
   // The service thread.
 
+  /// A connection shall come to be before anything is sent.
+  bool begin_call() noexcept {
+    const std::lock_guard hold(lock_);
+    return comm::Link::begin_call();
+  }
   /// They call.
   [[nodiscard]] Answer take_call(Peer self);
   /// All streams are there. What was queued goes out. False: it was over.
@@ -239,10 +247,12 @@ class Link final : public comm::Link {
   Reading read_lane(std::size_t number, std::string& why);
   Reading judge(Stream& stream, const Stream::Result& result, std::string& why) const;
   void finish(Receiver& receiver, const std::optional<std::string>& why);
+  [[nodiscard]] std::string loss(const std::string& why) const;
   void pause(bool pause) noexcept;
   void unwatch() noexcept;
 
   Poller& poller_;
+  const std::string relay_;
 
   // The polling thread's, in the order of the path of a small frame.
   std::vector<std::unique_ptr<Lane>> lanes_;  // Set under lock_ when it comes up; the lanes' output is lock_'s.

@@ -30,6 +30,7 @@
 #include "comm/connect/wakeup.hpp"
 #include "comm/job_key.hpp"
 #include "comm/tcp/address.hpp"
+#include "comm/tcp/relayed_end.hpp"
 #include "comm/tcp/stream.hpp"
 #include "comm/tls.hpp"
 
@@ -47,6 +48,8 @@ using Endpoint = asio::ip::tcp::endpoint;
 constexpr std::uint32_t streams_max = 64;
 constexpr std::uint32_t streams_when_far = 4;
 constexpr milliseconds far{2};
+/// For a process that is called before the machine runs: it may still load the program.
+constexpr std::chrono::seconds load_patience{100};
 
 std::string describe(const error_code& error) {
   return error == asio::error::eof ? "the other side ended the connection while it was being greeted"
@@ -216,6 +219,8 @@ struct Service::Impl {
   struct Call {
     std::optional<Streams> streams;
     std::vector<std::unique_ptr<Caller>> callers;
+    std::unique_ptr<RelayedEnd> relayed;               // Instead of callers.
+    std::unique_ptr<asio::steady_timer> until_called;  // The same: the other process calls.
     [[nodiscard]] bool arrived() const { return streams && streams->arrived != 0; }
   };
   /// A call of theirs that was taken, until all its streams are here.
@@ -233,8 +238,11 @@ struct Service::Impl {
   bool expects(const Introduction& who);
   void gathered(Peer peer, std::uint16_t stream, Handshake::Result result);
   void asked() noexcept;
+  void begin_calls() noexcept;
   void call(Peer peer);
   void call(Peer peer, std::uint16_t stream);
+  void call_relay(Peer peer);
+  void await_call(Peer peer);
   Introduction introduce(Peer peer, std::uint16_t stream, Socket& socket);
   void greeted(Peer peer, std::uint16_t stream, Socket socket, const Greeting& greeting);
   Caller::Verdict judge(Peer peer, const Caller::Failure& failure) const;
@@ -243,13 +251,21 @@ struct Service::Impl {
   void give_up(Peer peer, const std::string& why) noexcept;
   void look();
   [[nodiscard]] Introduction introduction(Peer peer, std::uint16_t stream, std::size_t streams) const {
-    return {settings.secure, Purpose::data, stream, settings.self, peer, settings.machine, streams};
+    return {secure(peer), Purpose::data, stream, settings.self, peer, settings.machine, streams};
+  }
+  [[nodiscard]] Way::Kind way(Peer peer) const {
+    return peer < settings.ways.size() ? settings.ways[peer].kind : Way::Kind::direct;
+  }
+  [[nodiscard]] Secure secure(Peer peer) const { return way(peer) == Way::Kind::relay ? Secure::tls : settings.secure; }
+  /// Whoever has called, or speaks first through a relay, is known: calls never cross.
+  [[nodiscard]] bool theirs_counts(Peer peer) const {
+    return way(peer) == Way::Kind::called || (way(peer) == Way::Kind::relay && peer < settings.self);
   }
   [[nodiscard]] std::string name(Peer peer) const;
   [[nodiscard]] milliseconds patience() const {
     return std::max<milliseconds>(settings.peer_timeout, std::chrono::seconds(2));
   }
-  [[nodiscard]] const TlsContext* tls_or_null() const { return tls ? &*tls : nullptr; }
+  [[nodiscard]] const TlsContext* tls_or_null(Peer peer) const { return secure(peer) == Secure::tls ? &*tls : nullptr; }
   void refuse() { refused.fetch_add(1, std::memory_order_relaxed); }
 
   Service& service_;
@@ -263,6 +279,7 @@ struct Service::Impl {
   asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
   asio::steady_timer next_look{io};
   connect::Wakeup wakeup{io, [this] { asked(); }};
+  std::atomic<bool> calls_wanted = false;
   std::atomic<bool> look_wanted = false;
   std::optional<Acceptor> acceptor;
   std::map<Peer, std::shared_ptr<Call>> calls;
@@ -272,7 +289,9 @@ struct Service::Impl {
 
 Service::Impl::Impl(Service& service, Settings& given, std::span<const std::unique_ptr<Link>> all)
     : service_(service), settings(std::move(given)), links(all) {
-  if (settings.secure == Secure::tls) tls.emplace();
+  const bool any_relayed =
+      std::ranges::any_of(settings.ways, [](const Way& way) { return way.kind == Way::Kind::relay; });
+  if (settings.secure == Secure::tls || any_relayed) tls.emplace();
   for (Peer peer = 0; peer < links.size(); ++peer) {
     const auto endpoint = links[peer] ? parse_endpoint(settings.endpoints[peer]) : std::optional<Endpoint>(Endpoint());
     if (!endpoint) {
@@ -324,7 +343,7 @@ void Service::Impl::arrived(Socket socket, const Greeting& greeting) {
   if (who.self >= links.size() || !links[who.self] || streams == 0 || streams > streams_max || who.stream >= streams)
     return refuse();
   if (who.stream == 0) {
-    switch (links[who.self]->take_call(settings.self)) {
+    switch (links[who.self]->take_call(theirs_counts(who.self) ? Introduction::anyone : settings.self)) {
       case Link::Answer::unexpected:
         return;  // our calls crossed, and we are connected already
       case Link::Answer::not_now:
@@ -347,7 +366,7 @@ void Service::Impl::arrived(Socket socket, const Greeting& greeting) {
   }
   if (!expects(who)) return refuse();
   const auto handshake = std::make_shared<Handshake>(
-      std::move(socket), greeting, tls_or_null(),
+      std::move(socket), greeting, tls_or_null(who.self),
       [this, who](Handshake::Result result) { gathered(who.self, who.stream, std::move(result)); });
   gatherings[who.self]->streams.making[who.stream] = handshake;
   handshake->answer(Verdict::taken);
@@ -386,6 +405,7 @@ void Service::Impl::give_up(Peer peer, const std::string& why) noexcept {
 
 /// Calls whom a link wants to reach, and looks for answers, as was asked for.
 void Service::Impl::asked() noexcept {
+  if (calls_wanted.exchange(false)) begin_calls();
   connect::make_wanted_calls(
       links, calls, [this](Peer peer) { call(peer); }, [this](Peer peer, const char* why) { give_up(peer, why); });
   if (!look_wanted.exchange(false)) return;
@@ -396,19 +416,59 @@ void Service::Impl::asked() noexcept {
   }
 }
 
+/// On ways other than the direct one nobody waits for the first frame, for the other process cannot know of it.
+void Service::Impl::begin_calls() noexcept {
+  for (Peer peer = 0; peer < links.size(); ++peer)
+    if (links[peer] && service_.calls_at_once(peer)) links[peer]->begin_call();
+}
+
 void Service::Impl::call(Peer peer) {
   calls[peer] = std::make_shared<Call>();
+  if (way(peer) == Way::Kind::relay) return call_relay(peer);
+  if (way(peer) == Way::Kind::called) return await_call(peer);
   call(peer, 0);
+}
+
+/// They reach us, and not the other way round. They call without being asked.
+void Service::Impl::await_call(Peer peer) {
+  calls[peer]->until_called = std::make_unique<asio::steady_timer>(io, patience());
+  calls[peer]->until_called->async_wait([this, peer](const error_code& error) {
+    if (error || calls.find(peer) == calls.end()) return;
+    give_up(peer, fmt::format("it did not call within {} s, and cannot be called from here",
+                              std::chrono::ceil<std::chrono::seconds>(patience()).count()));
+  });
+}
+
+void Service::Impl::call_relay(Peer peer) {
+  const Way& by = settings.ways[peer];
+  RelayedEnd::Events what;
+  what.opened = [this](Socket& socket) { prepare_socket(socket.native_handle(), settings.peer_timeout); };
+  what.greeted = [this, peer](Socket socket, const Greeting& greeting) {
+    if (theirs_counts(peer)) return arrived(std::move(socket), greeting);
+    calls[peer]->streams.emplace(1);
+    greeted(peer, 0, std::move(socket), greeting);
+  };
+  what.failed = [this, peer](const std::string& why) { give_up(peer, why); };
+  calls[peer]->relayed =
+      std::make_unique<RelayedEnd>(io,
+                                   connect::RelayCall::Settings{.place = by.place,
+                                                                .key = relay_key(settings.key, settings.machine),
+                                                                .machine = settings.machine,
+                                                                .self = settings.self,
+                                                                .peer = peer,
+                                                                .patience = patience()},
+                                   settings.key, introduction(peer, 0, 1), std::move(what));
 }
 
 void Service::Impl::call(Peer peer, std::uint16_t stream) {
   Call& call = *calls[peer];
   call.callers.push_back(std::make_unique<Caller>(
       io,
-      Caller::Settings{.places = {Caller::Place{.address = endpoints[peer]}},
-                       .key = settings.key,
-                       .patience = patience(),
-                       .attempt_max = patience()},
+      Caller::Settings{
+          .places = {Caller::Place{.address = endpoints[peer]}},
+          .key = settings.key,
+          .patience = way(peer) == Way::Kind::calls ? std::max<milliseconds>(patience(), load_patience) : patience(),
+          .attempt_max = patience()},
       Caller::Events{
           .opened = [this](Socket& socket) { prepare_socket(socket.native_handle(), settings.peer_timeout); },
           .introduce = [=, this](Socket& socket) { return introduce(peer, stream, socket); },
@@ -434,7 +494,7 @@ Introduction Service::Impl::introduce(Peer peer, std::uint16_t stream, Socket& s
 
 void Service::Impl::greeted(Peer peer, std::uint16_t stream, Socket socket, const Greeting& greeting) {
   const auto handshake =
-      std::make_shared<Handshake>(std::move(socket), greeting, tls_or_null(),
+      std::make_shared<Handshake>(std::move(socket), greeting, tls_or_null(peer),
                                   [=, this](Handshake::Result result) { joined(peer, stream, std::move(result)); });
   calls[peer]->streams->making[stream] = handshake;
   handshake->hear();
@@ -468,7 +528,10 @@ void Service::Impl::joined(Peer peer, std::uint16_t stream, Handshake::Result re
   const std::shared_ptr<Call> call = calls.at(peer);
   call->streams->making[stream] = nullptr;
   if (result.not_now) return;  // its call is on the way; else the time limit strikes
-  if (!result.stream) return call->callers[stream]->again(result.why);
+  if (!result.stream) {
+    if (call->relayed) return give_up(peer, result.why);
+    return call->callers[stream]->again(result.why);
+  }
   if (!call->streams->add(stream, std::move(result.stream))) {
     if (stream != 0) return;
     for (std::uint16_t more = 1; more < call->streams->made.size(); ++more) {
@@ -529,6 +592,18 @@ void Service::stop() {
 }
 
 void Service::call() noexcept { impl_->wakeup.ask(); }
+
+void Service::begin_calls() noexcept {
+  if (impl_->settings.ways.empty()) return;
+  impl_->calls_wanted.store(true);
+  impl_->wakeup.ask();
+}
+
+bool Service::calls_at_once(Peer peer) const noexcept {
+  return impl_->way(peer) == Way::Kind::calls || impl_->way(peer) == Way::Kind::relay;
+}
+
+bool Service::is_relayed(Peer peer) const noexcept { return impl_->way(peer) == Way::Kind::relay; }
 
 std::uint64_t Service::refused() const noexcept {
   return impl_->acceptor->strangers() + impl_->refused.load(std::memory_order_relaxed);

@@ -25,6 +25,11 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
+  /// Ways on which this process does not wait for a frame to call: makes those calls.
+  void begin_calls() noexcept;
+  /// The connection to that process is made before anything is sent.
+  [[nodiscard]] bool calls_at_once(Peer peer) const noexcept;
+  [[nodiscard]] bool is_relayed(Peer peer) const noexcept;
   /// A link is in State::calling. Any thread; needs no memory.
   void call() noexcept;
   /// Something was sent: from here on the service looks for answers. Any thread; one load while it looks already; needs

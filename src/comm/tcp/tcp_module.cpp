@@ -32,8 +32,19 @@ std::vector<std::unique_ptr<Link>> make_links(const Settings& settings, Poller& 
   }
   std::vector<std::unique_ptr<Link>> links(settings.endpoints.size());
   for (Peer peer = 0; peer < links.size(); ++peer)
-    if (peer != settings.self && !settings.endpoints[peer].empty()) links[peer] = std::make_unique<Link>(peer, poller);
+    if (peer != settings.self && !settings.endpoints[peer].empty())
+      links[peer] = std::make_unique<Link>(peer, poller, settings.way(peer).relay);
   return links;
+}
+
+std::vector<std::string> text_of_ways(const Settings& settings) {
+  std::vector<std::string> texts = settings.endpoints;
+  for (Peer peer = 0; peer < texts.size(); ++peer) {
+    const Way way = settings.way(peer);
+    if (way.kind == Way::Kind::calls || way.kind == Way::Kind::called) texts[peer] += ", reverse";
+    if (way.kind == Way::Kind::relay) texts[peer] = "by relay " + way.relay;
+  }
+  return texts;
 }
 
 }  // namespace
@@ -42,7 +53,7 @@ struct TcpModule::Impl {
   explicit Impl(Settings& settings)
       : self(settings.self),
         secure(settings.secure),
-        endpoints(settings.endpoints),
+        ways(text_of_ways(settings)),
         links(make_links(settings, poller)),
         service(settings, links) {
     up.reserve(links.size());
@@ -77,7 +88,7 @@ struct TcpModule::Impl {
 
   const Peer self;
   const Secure secure;
-  const std::vector<std::string> endpoints;
+  const std::vector<std::string> ways;  // By peer, for people.
   Poller poller;
   std::vector<std::unique_ptr<Link>> links;
   Receiver* receiver = nullptr;
@@ -99,6 +110,7 @@ void TcpModule::start(Receiver& receiver) {
   if (impl_->receiver != nullptr)
     throw Error(Errc::bad_argument, fmt::format("tcp module of process {}: started twice", impl_->self));
   impl_->receiver = &receiver;
+  impl_->service.begin_calls();
 }
 
 void TcpModule::send(Peer to, const Label& label, std::span<const std::byte> body) {
@@ -252,20 +264,22 @@ bool TcpModule::Impl::settle(std::chrono::steady_clock::time_point limit) {
   // Frames that others send now are read and dropped: a peer that waits for room to write could not end otherwise.
   std::vector<std::byte> scratch(64 * 1024);
   std::vector<bool> marked(links.size());
-  bool good = true;
   const auto rounds = [&](auto&& undone) {
     constexpr std::chrono::microseconds first_pause{20};
     constexpr std::chrono::microseconds longest_pause{2000};
     for (std::chrono::microseconds pause = first_pause;; pause = std::min(2 * pause, longest_pause)) {
-      if (!undone()) return;
-      if (std::chrono::steady_clock::now() >= limit) {
-        good = false;
-        return;
-      }
+      if (!undone()) return true;
+      if (std::chrono::steady_clock::now() >= limit) return false;
       std::this_thread::sleep_for(pause);
     }
   };
-  rounds([&] {
+  // What calls before it sends comes up first: the other process would take the end of a call for a loss.
+  static_cast<void>(rounds([&] {
+    return std::ranges::any_of(links, [this](const auto& link) {
+      return link && service.calls_at_once(link->peer()) && link->state() < Link::State::up;
+    });
+  }));
+  bool good = rounds([&] {
     bool undone = false;
     for (const auto& link : links) {
       if (!link) continue;
@@ -280,7 +294,7 @@ bool TcpModule::Impl::settle(std::chrono::steady_clock::time_point limit) {
   });
   for (const auto& link : links)
     if (link && link->queued() == 0) link->end_writing();
-  rounds([&] {
+  good &= rounds([&] {
     bool undone = false;
     for (const auto& link : links) {
       if (!link || !link->on_its_way()) continue;
@@ -309,7 +323,8 @@ std::string TcpModule::describe(Peer peer) const {
   } else if (streams == 0) {
     connection = "not connected";
   }
-  return fmt::format("tcp {}, {}, {}", impl_->endpoints[peer], connection, to_string(impl_->secure));
+  return fmt::format("tcp {}, {}, {}", impl_->ways[peer], connection,
+                     to_string(impl_->service.is_relayed(peer) ? Secure::tls : impl_->secure));
 }
 
 namespace {
@@ -321,6 +336,7 @@ class TcpPort final : public Port {
   explicit TcpPort(const PortSettings& settings) : settings_(settings), listener_(settings.address, settings.ports) {}
 
   std::string endpoint() const override { return listener_.endpoint(); }
+  int listening() const override { return listener_.descriptor(); }
 
   std::unique_ptr<Module> join(const JoinSettings& settings) override {
     return std::make_unique<TcpModule>(Settings{settings_, settings, std::move(listener_)});

@@ -18,16 +18,20 @@ tcp::Settings TcpNet::settings(Peer process) {
   std::vector<std::string> endpoints = endpoints_;
   for (Peer peer = 0; peer < endpoints.size(); ++peer)
     if (options_.joins && peer != process && !options_.joins(process, peer)) endpoints[peer].clear();
-  return {{.address = {},
-           .ports = {},
-           .host = {},
-           .key = key_,
-           .secure = options_.secure,
-           .streams = options_.streams,
-           .provider = {},
-           .peer_timeout = options_.peer_timeout},
-          {.machine = "machine-of-the-test", .self = process, .endpoints = std::move(endpoints), .names = {}},
-          std::move(listeners_[process])};
+  std::vector<Way> ways(options_.way ? endpoints.size() : 0);
+  for (Peer peer = 0; peer < ways.size(); ++peer)
+    if (peer != process) ways[peer] = options_.way(process, peer);
+  return {
+      {.address = {},
+       .ports = {},
+       .host = {},
+       .key = key_,
+       .secure = options_.secure,
+       .streams = options_.streams,
+       .provider = {},
+       .peer_timeout = options_.peer_timeout},
+      {.machine = machine(), .self = process, .endpoints = std::move(endpoints), .names = {}, .ways = std::move(ways)},
+      std::move(listeners_[process])};
 }
 
 std::unique_ptr<Module> TcpNet::module(Peer process) {

@@ -19,6 +19,7 @@ struct TcpNetOptions {
   std::uint32_t streams = 1;
   std::string address = "127.0.0.1";
   std::chrono::milliseconds peer_timeout{10'000};
+  std::function<Way(Peer self, Peer peer)> way{};  ///< Empty: all direct.
   std::function<bool(Peer, Peer)> joins{};  ///< Whether tcp carries frames between these two. Empty: between all.
 };
 
@@ -33,6 +34,7 @@ class TcpNet final : public Net {
   tcp::Settings settings(Peer process);
   [[nodiscard]] const std::string& endpoint(Peer process) const { return endpoints_[process]; }
   [[nodiscard]] const JobKey& key() const { return key_; }
+  [[nodiscard]] static std::string machine() { return "machine-of-the-test"; }
 
  private:
   TcpNetOptions options_;
