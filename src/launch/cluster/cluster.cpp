@@ -91,6 +91,7 @@ bool belongs(const KeyInfo& key, SectionKind section) {
 std::optional<SectionKind> section_kind(std::string_view name) {
   if (name == "machine") return SectionKind::machine;
   if (name == "host") return SectionKind::host;
+  if (name == "site") return SectionKind::site;
   if (name == "file") return SectionKind::file;
   if (name == "comm") return SectionKind::comm;
   return std::nullopt;
@@ -119,6 +120,7 @@ class Reader {
   void read_comm(const Section& section);
   void read_host(const Section& section);
   void read_file(const Section& section);
+  void read_site(const Section& section);
   /// Applies `entry` to `target` if the section knows its key. Returns the key when all went well.
   const KeyInfo* read_entry(const Entry& entry, SectionKind section, const std::string& subject,
                             const KeyTarget& target);
@@ -127,6 +129,8 @@ class Reader {
                    const std::string& subject);
   void add_hosts(const ClusterHost& host, std::uint32_t count, const std::string& subject);
   void check_hosts();
+  /// Gives each host its site.
+  void check_sites();
   /// Checks that the hosts of files are some.
   void check_files();
   void complain(Place at, const std::string& text) { problems_.push_back({at, text}); }
@@ -139,6 +143,7 @@ class Reader {
   std::map<std::string, int> lines_of_names_;
   int hosts_read_ = 0;
   std::vector<Place> file_hosts_;  // where each file names its hosts
+  std::vector<Place> site_hosts_;  // and each site
   bool launch_for_all_ = false;
   bool too_many_ = false;
 };
@@ -338,6 +343,70 @@ void Reader::read_file(const Section& section) {
   file_hosts_.push_back(hosts);
 }
 
+void Reader::read_site(const Section& section) {
+  ClusterSite site;
+  site.line = section.at.line;
+  const std::string subject = fmt::format("{} {}", section_text(SectionKind::site), cluster_.sites.size() + 1);
+  Place hosts = section.at;
+  for (const Entry& entry : section.entries) {
+    const KeyInfo* key = read_entry(entry, SectionKind::site, subject, {.cluster = &cluster_, .site = &site});
+    if (key != nullptr && key->name == "hosts") hosts = entry.value.at;
+  }
+  if (std::ranges::find(section.entries, "gateway", &Entry::key) == section.entries.end()) {
+    complain(section.at,
+             fmt::format("{}: a gateway is missing: add gateway = \"login1\", the host by which ssh gets to "
+                         "the hosts of the site",
+                         subject));
+    return;
+  }
+  std::vector<std::string> names;
+  for (const std::string& pattern : site.hosts) {
+    const auto expanded = expand_names(pattern, ClusterHost::processes_max);
+    if (!expanded) {
+      complain(hosts, fmt::format("{}: hosts: {}: not a list of names: use numbers and ranges in one pair of brackets, "
+                                  "as in ws[1-4,7]",
+                                  subject, quoted(pattern)));
+      return;
+    }
+    names.insert(names.end(), expanded->begin(), expanded->end());
+  }
+  site.hosts = std::move(names);
+  cluster_.sites.push_back(std::move(site));
+  site_hosts_.push_back(hosts);
+}
+
+void Reader::check_sites() {
+  if (cluster_.hosts.empty() && !cluster_.sites.empty()) {
+    complain(site_hosts_[0], "[[site]]: its hosts are missing: write a [[host]] table for each of them");
+    return;
+  }
+  std::vector<std::string_view> known;
+  for (const ClusterHost& host : cluster_.hosts) known.emplace_back(host.name);
+  for (std::uint32_t i = 0; i < cluster_.sites.size(); ++i) {
+    const ClusterSite& site = cluster_.sites[i];
+    const std::string subject = fmt::format("[[site]] {}: ", site.gateway);
+    for (const std::string& name : site.hosts) {
+      if (std::ranges::any_of(known, [&name](std::string_view host) { return means(name, host); })) continue;
+      const auto meant = text::nearest(name, known);
+      complain(site_hosts_[i],
+               fmt::format("{}hosts: {}: no such host: {}", subject, quoted(name),
+                           meant ? fmt::format("did you mean {}?", *meant) : "use the names of [[host]] tables"));
+    }
+    for (ClusterHost& host : cluster_.hosts) {
+      if (!site.has(host)) continue;
+      if (host.site != 0) {
+        complain(site_hosts_[i],
+                 fmt::format("{}{} is a host of the site of {} already: a host is in one site; name the "
+                             "hosts of each by hosts = [...]",
+                             subject, host.name, cluster_.sites[host.site - 1].gateway));
+        return;
+      }
+      host.site = i + 1;
+      if (host.ssh_destination() != site.gateway) host.gateway = site.gateway;
+    }
+  }
+}
+
 void Reader::check_files() {
   // Those of an allocation are not known yet.
   if (cluster_.hosts.empty()) return;
@@ -400,9 +469,10 @@ Cluster Reader::read(const Document& document) {
     for (const KeyInfo& key : cluster_keys()) {
       if (key.name == entry.key && hint.empty()) hint = fmt::format(", for this key {}", section_text(key.section));
     }
-    complain(entry.at,
-             fmt::format("{}: keys stand in tables: write [machine], [[host]], [[file]] or [comm] before it{}",
-                         quoted(entry.key), hint));
+    complain(
+        entry.at,
+        fmt::format("{}: keys stand in tables: write [machine], [[host]], [[site]], [[file]] or [comm] before it{}",
+                    quoted(entry.key), hint));
   }
   // [machine] holds for all hosts, wherever it stands.
   for (const Section& section : document.sections) {
@@ -411,16 +481,19 @@ Cluster Reader::read(const Document& document) {
   for (const Section& section : document.sections) {
     const auto kind = section_kind(section.name);
     if (!kind) {
-      constexpr std::array<std::string_view, 4> known{"machine", "host", "file", "comm"};
+      constexpr std::array<std::string_view, 5> known{"machine", "host", "site", "file", "comm"};
       const auto meant = text::nearest(section.name, known);
-      complain(section.at, fmt::format("[{}]: unknown table: {}", section.name,
-                                       meant ? fmt::format("did you mean {}?", section_text(*section_kind(*meant)))
-                                             : "a cluster file has [machine], [[host]], [[file]] and [comm]"));
-    } else if (section.element != (*kind == SectionKind::host || *kind == SectionKind::file)) {
+      complain(section.at,
+               fmt::format("[{}]: unknown table: {}", section.name,
+                           meant ? fmt::format("did you mean {}?", section_text(*section_kind(*meant)))
+                                 : "a cluster file has [machine], [[host]], [[site]], [[file]] and [comm]"));
+    } else if (section.element != (*kind != SectionKind::machine && *kind != SectionKind::comm)) {
       complain(section.at, fmt::format("{}{}{}: write {}", section.element ? "[[" : "[", section.name,
                                        section.element ? "]]" : "]", section_text(*kind)));
     } else if (*kind == SectionKind::host) {
       read_host(section);
+    } else if (*kind == SectionKind::site) {
+      read_site(section);
     } else if (*kind == SectionKind::file) {
       read_file(section);
     } else if (*kind == SectionKind::comm) {
@@ -435,12 +508,18 @@ Cluster Reader::read(const Document& document) {
     cluster_.hosts.push_back(std::move(host));
   }
   check_hosts();
+  check_sites();
   check_files();
   throw_problems();
   return std::move(cluster_);
 }
 
 }  // namespace
+
+bool ClusterSite::has(const ClusterHost& host) const {
+  if (hosts.empty()) return host.launch == LaunchKind::ssh;
+  return std::ranges::any_of(hosts, [&host](const std::string& name) { return means(name, host.name); });
+}
 
 bool ClusterFile::is_for(std::string_view host) const {
   return hosts.empty() || std::ranges::any_of(hosts, [host](const std::string& name) { return means(name, host); });

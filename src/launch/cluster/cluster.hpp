@@ -58,6 +58,8 @@ struct ClusterHost {
   std::string keeper_key{};  ///< LaunchKind::keeper: of the pool.
   bool is_here = false;      ///< LaunchKind::keeper: it is on this computer.
   bool process = false;      ///< Its cells are ordinary processes.
+  std::string gateway{};     ///< LaunchKind::ssh: the way there (ProxyJump); empty: ssh knows it.
+  std::uint32_t site = 0;    ///< Hosts of one site reach each other. 0: of none; else Cluster::sites[site - 1].
   int line = 0;              ///< The host's line in the file, for messages; 0: not in the file.
 
   /// The destination that ssh connects to.
@@ -81,6 +83,17 @@ struct ClusterFile {
   [[nodiscard]] bool is_for(std::string_view host) const;
 };
 
+/// Hosts that reach each other, behind a gateway to which ssh leads: [[site]].
+struct ClusterSite {
+  std::string gateway{};             ///< Destination of ssh.
+  std::vector<std::string> hosts{};  ///< Empty: all that ssh starts.
+  std::string aprelay{};             ///< Path there; empty: beside aprun.
+  int line = 0;
+
+  /// Whether it is there; `ws1` means also ws1-1 and others that come from its count.
+  [[nodiscard]] bool has(const ClusterHost& host) const;
+};
+
 struct Cluster {
   std::string file;  ///< Path of the cluster file, for messages.
   /// Nothing: "auto", as many cells as suit the hosts.
@@ -97,6 +110,7 @@ struct Cluster {
   /// no [[host]]: the hosts are those of the allocation, made from `defaults`.
   std::vector<ClusterHost> hosts;
   std::vector<ClusterFile> files;
+  std::vector<ClusterSite> sites;
   std::chrono::nanoseconds keeper_idle = std::chrono::hours(8);  ///< Of a pool: without a run, a keeper ends then.
   std::uint32_t need = 0;  ///< Of a pool: hosts with which a machine starts at least; 0: all.
   ClusterHost defaults;    ///< What [machine] says about all hosts; without a name.

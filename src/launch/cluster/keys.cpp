@@ -247,12 +247,24 @@ std::string apply_source(const KeyTarget& target, const Value& value) {
 std::string apply_target(const KeyTarget& target, const Value& value) {
   return apply_text(target.file->target, value, "a place for files");
 }
-std::string apply_file_hosts(const KeyTarget& target, const Value& value) {
+std::string apply_hosts(std::vector<std::string>& into, const Value& value) {
   const auto* texts = std::get_if<Value::Texts>(&value.content);
   if (texts == nullptr || texts->empty())
     return "not a list of hosts: use their names with commas between them, for example [\"ws1\", \"ws2\"]";
-  target.file->hosts = *texts;
+  into = *texts;
   return {};
+}
+std::string apply_file_hosts(const KeyTarget& target, const Value& value) {
+  return apply_hosts(target.file->hosts, value);
+}
+std::string apply_site_hosts(const KeyTarget& target, const Value& value) {
+  return apply_hosts(target.site->hosts, value);
+}
+std::string apply_gateway(const KeyTarget& target, const Value& value) {
+  return apply_name(target.site->gateway, value, "a destination of ssh", "@:%[]");
+}
+std::string apply_aprelay(const KeyTarget& target, const Value& value) {
+  return apply_text(target.site->aprelay, value, "a file");
 }
 std::string apply_truth(bool& into, const Value& value) {
   const auto* truth = std::get_if<bool>(&value.content);
@@ -288,6 +300,7 @@ struct KeyRow {
 
 constexpr SectionKind machine = SectionKind::machine;
 constexpr SectionKind host = SectionKind::host;
+constexpr SectionKind site = SectionKind::site;
 constexpr SectionKind file = SectionKind::file;
 
 constexpr std::array rows{
@@ -355,6 +368,14 @@ constexpr std::array rows{
            apply_ssh_options},
     KeyRow{{host, "aprun", "FILE", "aprun's own path", "", "Path of aprun on the host.", true}, apply_aprun},
     KeyRow{{host, "folder", "FOLDER", "the current folder", "", "Working folder on the host.", true}, apply_folder},
+    KeyRow{{site, "gateway", "[USER@]HOST[:PORT]", "", "letters, digits, _.-@:%[]",
+            "The host by which ssh goes to the hosts of the site, and on which a relay joins them with others that "
+            "cannot reach them."},
+           apply_gateway},
+    KeyRow{{site, "hosts", "[NAME, ...]", "all that ssh starts", "",
+            "The hosts of the site. They reach each other, and ws[1-4] means four."},
+           apply_site_hosts},
+    KeyRow{{site, "aprelay", "FILE", "beside aprun", "", "Path of aprelay on the gateway."}, apply_aprelay},
     KeyRow{{file, "source", "PATH|PATTERN", "", "",
             "File or folder of this computer that the hosts get; with fetch = true, the names of what comes from them, "
             "with *, ?, [a-z] and {a,b}."},
@@ -384,7 +405,8 @@ SectionKind section_of(const OptionInfo& option) {
 
 std::vector<KeyInfo> all_keys() {
   std::vector<KeyInfo> keys;
-  for (const SectionKind section : {SectionKind::machine, SectionKind::host, SectionKind::file, SectionKind::comm}) {
+  for (const SectionKind section :
+       {SectionKind::machine, SectionKind::host, SectionKind::site, SectionKind::file, SectionKind::comm}) {
     for (const KeyRow& row : rows) {
       if (row.info.section == section) keys.push_back(row.info);
     }
@@ -420,6 +442,8 @@ std::string_view section_text(SectionKind section) {
       return "[machine]";
     case SectionKind::host:
       return "[[host]]";
+    case SectionKind::site:
+      return "[[site]]";
     case SectionKind::file:
       return "[[file]]";
     case SectionKind::comm:

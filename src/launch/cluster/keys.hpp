@@ -13,7 +13,7 @@
 
 namespace aplib::launch::cluster {
 
-enum class SectionKind : std::uint8_t { machine, host, file, comm };
+enum class SectionKind : std::uint8_t { machine, host, site, file, comm };
 
 /// One row of the table, for people.
 struct KeyInfo {
@@ -31,19 +31,21 @@ struct KeyInfo {
 /// Every key, options included, by section. Keys come before options.
 [[nodiscard]] const std::vector<KeyInfo>& cluster_keys();
 
-/// Where a key of [machine] or [comm] is stored. Keys of [[file]] are stored in a ClusterFile, keys of hosts in a
+/// Where a key of [machine] or [comm] is stored. Keys of [[file]] are stored in a ClusterFile, of [[site]] in a
+/// ClusterSite, keys of hosts in a
 /// ClusterHost; in [machine], in the one from which the others are copied.
 struct KeyTarget {
   Cluster* cluster = nullptr;
   ClusterHost* host = nullptr;
   ClusterFile* file = nullptr;
+  ClusterSite* site = nullptr;
 };
 
 /// Applies a value. Returns what is wrong with it and what to do, as the end of a message, or an empty text. `key` is
 /// an element of cluster_keys().
 [[nodiscard]] std::string apply_key(const KeyInfo& key, const KeyTarget& target, const Value& value);
 
-/// "[machine]", "[[host]]", "[[file]]", "[comm]".
+/// "[machine]", "[[host]]", "[[site]]", "[[file]]", "[comm]".
 [[nodiscard]] std::string_view section_text(SectionKind section);
 
 }  // namespace aplib::launch::cluster

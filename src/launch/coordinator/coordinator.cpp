@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -40,6 +41,12 @@ constexpr auto grace = 1500ms;          // nodes end by themselves after 1 s
 constexpr auto end_patience = 30s;      // from the last cell's end to the last node's
 constexpr int failed_status = static_cast<int>(ExitStatus::program_failed);
 
+ForcedWay read_forced_way() {
+  const char* const variable = std::getenv("TEST_APRUN_WAY");
+  const std::string_view text = variable == nullptr ? "" : variable;
+  return text == "reverse" ? ForcedWay::reverse : text == "relay" ? ForcedWay::relay : ForcedWay::none;
+}
+
 std::string random_name() {
   std::array<std::byte, 8> bytes{};
   comm::fill_random(bytes);
@@ -56,8 +63,8 @@ const char* phase_text(Phase phase) {
 }
 
 const char* stage_text(Stage stage) {
-  constexpr std::array texts{"called",  "here",  "measuring", "measured", "preparing", "prepared",
-                             "loading", "ready", "running",   "finished", "gone"};
+  constexpr std::array texts{"called", "here",    "measuring", "measured", "preparing", "prepared", "probing",
+                             "probed", "loading", "ready",     "running",  "finished",  "gone"};
   return texts.at(static_cast<std::size_t>(stage));
 }
 
@@ -73,6 +80,7 @@ Coordinator::Impl::Impl(Job its_job, Output& its_output, std::unique_ptr<start::
       deadline(loop),
       ending(loop),
       pulse_timer(loop),
+      forced_way(read_forced_way()),
       held_for(loop),
       output_carrier(output,
                      [this](std::uint32_t process, std::uint64_t bytes) {
@@ -101,9 +109,15 @@ JobResult Coordinator::Impl::run() {
   loop.post([this] {
     last_pulse = std::chrono::steady_clock::now();
     pulse();
+    try {
+      start_relays();
+    } catch (const Error& error) {
+      return call_off(fmt::format("{}; nothing was started", error.what()));
+    }
     start_nodes();
   });
   loop.run();
+  relays.reset();
   if (acceptor) acceptor->close();
   close_streams();
   starter.reset();  // ends what still runs, and waits for it
@@ -345,7 +359,16 @@ void Coordinator::Impl::advance() {
       measure_some();
       if (all_at(Stage::measured)) prepare_all();
     }
-    if (phase == Phase::preparing && all_at(Stage::prepared)) job.dry_run ? describe_plan() : plan_all();
+    if (phase == Phase::preparing && all_at(Stage::prepared)) {
+      if (job.dry_run) {
+        describe_plan();
+      } else if (!any_apart()) {
+        plan_all();
+      } else if (!probe_all()) {
+        return;
+      }
+    }
+    if (phase == Phase::preparing && all_at(Stage::probed)) plan_all();
     if (phase == Phase::loading && all_at(Stage::ready)) go();
   } catch (const Error& error) {
     call_off(error.what());
@@ -487,6 +510,8 @@ void Coordinator::Impl::plan_all() {
     plan.endpoints.push_back(node->endpoint);
     plan.names.push_back(node->name);
   }
+  Ways ways;
+  if (all_at(Stage::probed)) ways = find_ways();
   OverseerActions to_do;
   to_do.send = [this](std::uint32_t part, std::vector<std::byte> note) { send_note(part, note); };
   to_do.failed = [this](int status, const std::string& text) { fail(status, text); };
@@ -502,8 +527,10 @@ void Coordinator::Impl::plan_all() {
   phase = Phase::loading;
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     nodes[process]->stage = Stage::loading;
+    plan.ways = ways.of.empty() ? std::vector<wire::PlannedWay>() : std::move(ways.of[process]);
     tell(process, plan);
   }
+  for (const Chain& chain : ways.chains) relays->join(chain);
 }
 
 void Coordinator::Impl::go() {
@@ -672,9 +699,9 @@ void Coordinator::Impl::too_late() {
   const bool ends = phase == Phase::running;
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     const Stage stage = nodes[process]->stage;
-    const bool done =
-        ends ? stage >= Stage::finished
-             : stage == Stage::here || stage == Stage::measured || stage == Stage::prepared || stage == Stage::ready;
+    const bool done = ends ? stage >= Stage::finished
+                           : stage == Stage::here || stage == Stage::measured || stage == Stage::prepared ||
+                                 stage == Stage::probed || stage == Stage::ready;
     if (done) continue;
     names += (late.empty() ? "" : ", ") + nodes[process]->name;
     late.push_back(process);
@@ -689,6 +716,7 @@ void Coordinator::Impl::too_late() {
   }
   for (const std::uint32_t process : late) blame(process);
   if (phase == Phase::calling) return call_off(not_there(late, names));
+  if (late.empty() && relays) names = "a relay on a gateway";
   call_off(fmt::format("{} is not ready after {} s of {}; nothing was started", names, start_patience.count(),
                        phase_text(phase)));
 }

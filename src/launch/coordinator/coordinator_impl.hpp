@@ -19,7 +19,9 @@
 #include "kernel/overseer.hpp"
 #include "launch/coordinator/coordinator.hpp"
 #include "launch/coordinator/file_carrier.hpp"
+#include "launch/coordinator/relays.hpp"
 #include "launch/coordinator/streams.hpp"
+#include "launch/coordinator/ways.hpp"
 #include "launch/wire/connection.hpp"
 #include "launch/wire/event_loop.hpp"
 #include "launch/wire/run_messages.hpp"
@@ -38,6 +40,8 @@ enum class Stage : std::uint8_t {
   measured,
   preparing,
   prepared,
+  probing,
+  probed,
   loading,
   ready,
   running,
@@ -63,6 +67,7 @@ struct KnownNode {
   cluster::HostSpeed speed{};
   std::string endpoint{};  ///< By each module.
   std::vector<wire::LeftOutModule> left_out{};
+  wire::Probed found{};  ///< Which others, and which relays, it reaches.
   wire::Finished finished{};
   wire::Bytes unfinished_note{};
   std::size_t lines_said = 0;              ///< Lines of its process on standard error.
@@ -127,6 +132,14 @@ class Coordinator::Impl {
   [[nodiscard]] std::string data_address(std::uint32_t process) const;
   [[nodiscard]] std::vector<std::string> known_addresses() const;
   [[nodiscard]] const char* address_why(std::uint32_t process, const std::string& address) const;
+
+  // Ways between the nodes. coordinator_ways.cpp
+  void start_relays();
+  [[nodiscard]] bool are_apart(std::uint32_t a, std::uint32_t b) const;
+  [[nodiscard]] bool any_apart() const;
+  bool probe_all();
+  [[nodiscard]] Ways find_ways();
+  void relay_lost(const std::string& why);
 
   // The end. coordinator.cpp
   void call_off(const std::string& text, int status = static_cast<int>(ExitStatus::usage));
@@ -212,7 +225,9 @@ class Coordinator::Impl {
   Phase phase = Phase::calling;
   std::vector<cluster::CpuShare> cpu_shares;
   cluster::Shares shares;
-  CellMap cells;  // as planned
+  CellMap cells;                 // as planned
+  std::optional<Relays> relays;  // None: no gateways.
+  const ForcedWay forced_way;
   std::optional<Overseer> overseer;
   bool all_ended = false;         // as the overseer says: nodes may report
   std::uint32_t ended_cells = 0;  // whose output has come

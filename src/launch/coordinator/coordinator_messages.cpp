@@ -69,6 +69,14 @@ bool Coordinator::Impl::take_of_start(std::uint32_t process, wire::MessageType t
         check_all_come();
         return moved;
       });
+    case wire::MessageType::probed:
+      return with<wire::Probed>(body, [&](wire::Probed probed) {
+        if (node.stage == Stage::probing) {
+          probed.relays.resize(relays ? relays->names().size() : 0);
+          node.found = std::move(probed);
+        }
+        return moves(Stage::probing, Stage::probed);
+      });
     case wire::MessageType::ready:
       return with<wire::Ready>(body, [&](const wire::Ready&) { return moves(Stage::loading, Stage::ready); });
     case wire::MessageType::cannot:
@@ -108,7 +116,7 @@ bool Coordinator::Impl::take_of_run(std::uint32_t process, wire::MessageType typ
     case wire::MessageType::finished:
       return with<wire::Finished>(body, [&](const wire::Finished& finished) {
         const Stage stage = nodes[process]->stage;
-        const bool is_kept = stage >= Stage::preparing && stage <= Stage::prepared && keeps(process);
+        const bool is_kept = stage >= Stage::preparing && stage <= Stage::probed && keeps(process);
         if (stage != Stage::running && stage != Stage::loading && stage != Stage::ready && !is_kept) return false;
         take_finished(process, finished);
         return true;

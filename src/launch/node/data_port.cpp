@@ -16,7 +16,7 @@
 
 namespace aplib::launch::node {
 
-DataPort::DataPort(const Options& options, const std::string& address, const comm::JobKey& key) {
+DataPort::DataPort(const Options& options, const std::string& address, const comm::JobKey& key) : key_(key) {
   const std::vector<std::string> names = comm::mixed::wished_modules(options.module);
   if (names.empty()) found_ = comm::find_modules(options.module_path);
   // Modules that are not named are not opened, because some need libraries that take long to load.
@@ -48,20 +48,47 @@ wire::Prepared DataPort::offer() const {
   return prepared;
 }
 
-std::unique_ptr<comm::Module> DataPort::make_module(const wire::Plan& plan, std::uint32_t self) {
-  return port_->join({.machine = plan.machine, .self = self, .endpoints = plan.endpoints, .names = plan.names});
+wire::Probed DataPort::probe(const wire::Probe& what, std::uint32_t self) {
+  prober_ = std::make_unique<Prober>(port_->listening(), key_, self, what);
+  return prober_->result();
 }
 
-std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t self, std::uint32_t processes) {
+std::unique_ptr<comm::Module> DataPort::make_module(const wire::Plan& plan, std::uint32_t self) {
+  prober_.reset();
+  std::vector<comm::Way> ways(plan.ways.empty() ? 0 : plan.endpoints.size());
+  for (const wire::PlannedWay& way : plan.ways) {
+    if (way.process < ways.size()) ways[way.process] = {way.kind, way.place, way.relay};
+  }
+  return port_->join({.machine = plan.machine,
+                      .self = self,
+                      .endpoints = plan.endpoints,
+                      .names = plan.names,
+                      .ways = std::move(ways)});
+}
+
+namespace {
+
+/// " reverse", " by relay login1"; empty: directly.
+std::string way_text(std::span<const wire::PlannedWay> ways, std::uint32_t peer) {
+  const auto way = std::ranges::find(ways, peer, &wire::PlannedWay::process);
+  if (way == ways.end() || way->kind == comm::Way::Kind::direct) return {};
+  return way->kind == comm::Way::Kind::relay ? " by relay " + way->relay : " reverse";
+}
+
+}  // namespace
+
+std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t self, std::uint32_t processes,
+                                   std::span<const wire::PlannedWay> ways) {
   std::vector<wire::Route> routes;
   std::vector<std::pair<std::string, std::vector<std::uint32_t>>> groups;
   for (std::uint32_t peer = 0; peer < processes; ++peer) {
     if (peer == self) continue;
-    const std::string name = comm::mixed::in_charge_of(module, peer).name();
+    std::string name = comm::mixed::in_charge_of(module, peer).name();
     if (processes <= described_processes_max) {
       routes.push_back({name, fmt::format("{}", peer), module.describe(peer)});
       continue;
     }
+    name += way_text(ways, peer);
     auto group = std::ranges::find(groups, name, &std::pair<std::string, std::vector<std::uint32_t>>::first);
     if (group == groups.end()) group = groups.insert(groups.end(), {name, {}});
     group->second.push_back(peer);
@@ -70,7 +97,8 @@ std::vector<wire::Route> routes_of(const comm::Module& module, std::uint32_t sel
   return routes;
 }
 
-wire::NodeState state_of(const comm::Module& module, std::uint32_t self, std::uint32_t processes) {
+wire::NodeState state_of(const comm::Module& module, std::uint32_t self, std::uint32_t processes,
+                         std::span<const wire::PlannedWay> ways) {
   const comm::Traffic traffic = module.traffic();
   return {.module = module.name(),
           .frames_sent = traffic.frames_sent,
@@ -78,7 +106,7 @@ wire::NodeState state_of(const comm::Module& module, std::uint32_t self, std::ui
           .bytes_sent = traffic.bytes_sent,
           .bytes_received = traffic.bytes_received,
           .refused = traffic.refused,
-          .routes = routes_of(module, self, processes)};
+          .routes = routes_of(module, self, processes, ways)};
 }
 
 }  // namespace aplib::launch::node

@@ -279,6 +279,7 @@ void Keeper::take_messages() {
 void Keeper::take_message(wire::MessageType type, std::span<const std::byte> body) {
   switch (type) {
     case wire::MessageType::prepared:
+    case wire::MessageType::probed:
     case wire::MessageType::ready:
     case wire::MessageType::note:
     case wire::MessageType::answer:
@@ -305,6 +306,7 @@ void Keeper::lose_member() {
 
 bool Keeper::pass_on(wire::MessageType type, std::span<const std::byte> body) {
   switch (type) {
+    case wire::MessageType::probe:
     case wire::MessageType::plan:
     case wire::MessageType::go:
     case wire::MessageType::note:

@@ -163,6 +163,9 @@ class Member final : public Membership, public Supervisor {
       if (incoming->type == Message::type) {
         if (auto message = wire::decode<Message>(incoming->body)) return *std::move(message);
       }
+      if (const auto probe = wire::decode<wire::Probe>(incoming->body);
+          incoming->type == wire::MessageType::probe && probe && port_)
+        socket_.send(port_->probe(*probe, own_number_));
       if (incoming->type != wire::MessageType::refused) continue;
       const auto refused = wire::decode<wire::Refused>(incoming->body);
       throw Error(Errc::failed, refused ? refused->text : "the launcher refuses it");
@@ -172,6 +175,7 @@ class Member final : public Membership, public Supervisor {
 
   /// Opens a port, and waits until every process has.
   void join(const wire::Welcome& welcome) {
+    own_number_ = welcome.process;
     for (const wire::NamedValue& option : welcome.options) options_.set(option.name, option.value);
     const auto key = comm::JobKey::from_hex(welcome.key);
     if (!key) throw Error(Errc::failed, "no key came: are all installations of APlib the same?");
@@ -179,6 +183,7 @@ class Member final : public Membership, public Supervisor {
     socket_.send(port_->offer());
     const auto plan = await<wire::Plan>();
     module_ = port_->make_module(plan, welcome.process);
+    ways_ = plan.ways;
     process_.self = welcome.process;
     process_.cells = plan.cells;
     process_.names = plan.names;
@@ -205,7 +210,7 @@ class Member final : public Membership, public Supervisor {
                  incoming->type == wire::MessageType::ask && ask) {
         wire::Bytes state;
         if (ask->what == wire::node_state_question)
-          state = wire::encode(state_of(*module_, process_.self, process_.processes()));
+          state = wire::encode(state_of(*module_, process_.self, process_.processes(), ways_));
         socket_.send(wire::Answer{ask->question, state});
       }
     }
@@ -228,6 +233,8 @@ class Member final : public Membership, public Supervisor {
   NodeSocket socket_;
   Options options_;
   std::optional<DataPort> port_;
+  std::uint32_t own_number_ = 0;
+  std::vector<wire::PlannedWay> ways_;
   std::unique_ptr<comm::Module> module_;
   Process process_;
   std::mutex note_mutex_;  // pieces of notes do not mix

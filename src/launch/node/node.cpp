@@ -170,6 +170,7 @@ class Node final : public Supervisor {
   template <class Message>
   Message await();
   void measure(const wire::MeasureSpeed& how);
+  wire::Plan await_plan(DataPort& port);
   using Receivers = std::map<std::uint32_t, files::Receiver>;  // by the transfer's number
   void receive(Receivers& receivers);
   std::vector<std::string> get_files(const std::vector<wire::FileRef>& files,
@@ -206,6 +207,7 @@ class Node final : public Supervisor {
   Machine* machine_ = nullptr;
   comm::Module* module_ = nullptr;
   std::uint32_t processes_ = 0;
+  std::vector<wire::PlannedWay> ways_;
   bool gone_ = false;
 };
 
@@ -276,7 +278,7 @@ void Node::answer(std::span<const std::byte> body) {
 
 wire::NodeState Node::state() {
   const std::lock_guard lock(mutex_);
-  return module_ != nullptr ? state_of(*module_, command_.process, processes_) : wire::NodeState{};
+  return module_ != nullptr ? state_of(*module_, command_.process, processes_, ways_) : wire::NodeState{};
 }
 
 /// The starter of this process has gone. The launcher may still be there, if only the way to the starter was cut.
@@ -542,6 +544,7 @@ void Node::begin_run(Machine& machine, comm::Module& module, const wire::Plan& p
   machine_ = &machine;
   module_ = &module;
   processes_ = static_cast<std::uint32_t>(plan.names.size());
+  ways_ = plan.ways;
 }
 
 void Node::end_run() {
@@ -601,7 +604,7 @@ int Node::live() {
   connection_->send(port.offer());
 
   allow_many_files();
-  const auto plan = await<wire::Plan>();
+  const wire::Plan plan = await_plan(port);
   const bool openmp = has_openmp_threads();
   share_cpus(static_cast<std::uint32_t>(plan.cells.cells_of(command_.process).size()));
   const std::unique_ptr<comm::Module> module = port.make_module(plan, command_.process);
@@ -664,6 +667,19 @@ void Node::finish(const wire::Finished& finished) {
   }
   for (;;) {
     if (next().type == wire::MessageType::leave) return;
+  }
+}
+
+/// Looks for ways on its way to the plan, if asked.
+wire::Plan Node::await_plan(DataPort& port) {
+  for (;;) {
+    const Letter letter = next();
+    const auto plan = letter.type == wire::MessageType::plan ? wire::decode<wire::Plan>(letter.body) : std::nullopt;
+    if (plan) return *plan;
+    const auto probe = wire::decode<wire::Probe>(letter.body);
+    if (letter.type != wire::MessageType::probe || !probe)
+      throw Error(Errc::failed, "the launcher does not speak this version's protocol");
+    connection_->send(port.probe(*probe, command_.process));
   }
 }
 

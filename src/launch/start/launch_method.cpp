@@ -232,6 +232,7 @@ class SshMethod : public LaunchMethod {
     all.insert(all.end(), node.host.ssh_options.begin(), node.host.ssh_options.end());
     const SshTarget target = ssh_target(node.host);
     if (!target.port.empty()) all.insert(all.end(), {"-p", target.port});
+    if (!node.host.gateway.empty()) all.insert(all.end(), {"-o", "ProxyJump=" + node.host.gateway});
     all.insert(all.end(), ours.begin(), ours.end());
     return all;
   }

@@ -68,9 +68,10 @@ bool is_message(MessageType type, std::span<const std::byte> body) {
     static_cast<void>(((Message::type == wanted && ((good = decode<Message>(body).has_value()), true)) || ...));
     return good;
   };
-  return check.operator()<Beat, Note, Hello, SpeedIs, WantFiles, Prepared, Ready, Cannot, OutputPiece, Flush, EndedCell,
-                          Warning, WantInput, FindProgram, Finished, Answer, Refused, MeasureSpeed, Prepare, Transfer,
-                          Plan, Go, Written, InputPiece, Stop, ProgramIs, Leave, Ask, ToldToEnd, Welcome>(type);
+  return check.
+  operator()<Beat, Note, Hello, SpeedIs, WantFiles, Prepared, Ready, Cannot, OutputPiece, Flush, EndedCell, Warning,
+             WantInput, FindProgram, Finished, Answer, Refused, MeasureSpeed, Prepare, Transfer, Plan, Go, Written,
+             InputPiece, Stop, ProgramIs, Leave, Ask, ToldToEnd, Welcome, Probe, Probed>(type);
 }
 
 }  // namespace aplib::launch::wire

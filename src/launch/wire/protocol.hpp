@@ -11,7 +11,9 @@
 //     WantFiles                      ->                       program files, where the host lacks them
 //     Transfer ...                   <-> Transfer ...
 //     Prepared                       ->                       my address for data
-//                                    <-  Plan                 everybody's
+//                                    <-  Probe                only for hosts of several sites: try to reach these
+//     Probed                         ->                       whom I reach
+//                                    <-  Plan                 everybody's address, and the ways there
 //     Ready                          ->                       loaded, made, nothing runs
 //                                    <-  Go                   when all are ready; Refused at any time before
 //     Note, Output, Ended, ...      <->  Note, Written, Input, ...
@@ -26,8 +28,8 @@
 //
 //   process                               node
 //                                    <-  Welcome              or Refused
-//     Prepared, Ready, Note, Answer  ->                       passed on to the coordinator
-//                                    <-  Plan, Go, Note, Ask  passed on from there
+//     Prepared, Probed, Ready, Note, Answer  ->                       passed on to the coordinator
+//                                            <-  Probe, Plan, Go, Note, Ask  passed on from there
 //     Leave                          ->                       the machine is over: how the process ends is its affair
 //
 // One that ends without having called is Finished before the others have a Plan.
@@ -48,7 +50,7 @@
 
 namespace aplib::launch::wire {
 
-inline constexpr std::uint32_t control_version = 6;
+inline constexpr std::uint32_t control_version = 7;
 /// Bytes of a message without its head. A longer one ends the connection. What may be longer travels in pieces.
 inline constexpr std::size_t message_bytes_max = std::size_t{4} << 20;
 inline constexpr std::size_t message_head_bytes = 5;
@@ -88,7 +90,9 @@ enum class MessageType : std::uint8_t {
   ask,
   told_to_end,
   welcome,
-  last = welcome,
+  probe,
+  probed,
+  last = probed,
 };
 
 /// A message without fields.

@@ -10,6 +10,7 @@
 
 #include "launch/wire/fields.hpp"
 #include "launch/wire/protocol.hpp"
+#include "launch/wire/way_messages.hpp"
 
 namespace aplib::launch::wire {
 
@@ -221,9 +222,10 @@ struct Plan {
   std::vector<std::string> endpoints{};
   CellMap cells{};  ///< Which process carries which cell.
   std::vector<std::string> names{};
+  std::vector<PlannedWay> ways{};  ///< To all others it is the direct one.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.machine, self.endpoints, self.cells, self.names);
+    fields(self.machine, self.endpoints, self.cells, self.names, self.ways);
   }
 };
 

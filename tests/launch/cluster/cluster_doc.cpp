@@ -40,8 +40,8 @@ constexpr std::string_view beginning = R"(<!-- SPDX-License-Identifier: MIT -->
 
 A cluster file says which hosts carry the cells of a machine, how a process is started on each, and how the processes
 communicate. It is a [TOML](https://toml.io) file with the tables `[machine]` and `[comm]`, each at most once, one
-`[[host]]` for each host, and one `[[file]]` for what goes along. All of them can be left out: an empty file is a
-machine on this computer. [cluster.md](cluster.md) is the guide.
+`[[host]]` for each host, one `[[site]]` for hosts behind a gateway, and one `[[file]]` for what goes along. All of them
+can be left out: an empty file is a machine on this computer. [cluster.md](cluster.md) is the guide.
 
 ```toml
 [machine]
@@ -122,6 +122,19 @@ lists.
 constexpr std::string_view host_text = R"(## [[host]]
 
 Without any `[[host]]` the machine is on this computer, in one process.
+
+)";
+
+constexpr std::string_view site_text = R"(## [[site]]
+
+```toml
+[[site]]
+gateway = "login1"           # ssh leads to it, and by it to the hosts
+hosts = ["ws[1-8]"]
+```
+
+Hosts that others cannot reach, as behind a gateway with ssh alone. [cluster.md](cluster.md#sites-and-gateways) has the
+rules.
 
 )";
 
@@ -214,6 +227,8 @@ std::string page() {
   add_table(text, SectionKind::machine, true);
   text += host_text;
   add_table(text, SectionKind::host, false);
+  text += site_text;
+  add_table(text, SectionKind::site, false);
   text += file_text;
   add_table(text, SectionKind::file, false);
   text += comm_text;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What cluster files say, and the messages for invalid ones.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -283,12 +284,59 @@ INSTANTIATE_TEST_SUITE_P(
               R"(c.toml:5:9: [[file]]: hosts: "ws11": no such host: did you mean ws1?)"},
         Wrong{"[[file]]\nsource = \"a\"\nhost = [\"ws1\"]",
               R"(c.toml:3:1: [[file]] "a": "host": unknown key: did you mean hosts?)"},
+        Wrong{
+            "[[host]]\nname = \"ws1\"\n[[site]]\nhosts = [\"ws1\"]",
+            "c.toml:3:1: [[site]] 1: a gateway is missing: add gateway = \"login1\", the host by which ssh gets to the "
+            "hosts of the site"},
+        Wrong{"[[host]]\nname = \"ws1\"\n[[site]]\ngateway = \"g h\"",
+              "c.toml:4:11: [[site]] 1: gateway = \"g h\": not a destination of ssh: use letters, digits and any "
+              "of _.-@:%[], and no dash at the beginning"},
+        Wrong{"[[host]]\nname = \"ws1\"\n[[site]]\ngateway = \"g\"\nhosts = [\"ws[1-\"]",
+              "c.toml:5:9: [[site]] 1: hosts: \"ws[1-\": not a list of names: use numbers and ranges in one pair of "
+              "brackets, as in ws[1-4,7]"},
+        Wrong{"[[host]]\nname = \"ws1\"\n[[site]]\ngateway = \"g\"\nhosts = [\"ws2\"]",
+              R"(c.toml:5:9: [[site]] g: hosts: "ws2": no such host: did you mean ws1?)"},
+        Wrong{
+            "[[host]]\nname = \"ws1\"\n[[site]]\ngateway = \"g\"\n[[site]]\ngateway = \"h\"",
+            "c.toml:5:1: [[site]] h: ws1 is a host of the site of g already: a host is in one site; name the hosts of "
+            "each by hosts = [...]"},
         Wrong{"[hosts]\n", "c.toml:1:2: [hosts]: unknown table: did you mean [[host]]?"},
         Wrong{"[network]\n",
-              "c.toml:1:2: [network]: unknown table: a cluster file has [machine], [[host]], [[file]] and [comm]"},
+              "c.toml:1:2: [network]: unknown table: a cluster file has [machine], [[host]], [[site]], [[file]] and "
+              "[comm]"},
         Wrong{
             "grid = 4",
-            R"(c.toml:1:1: "grid": keys stand in tables: write [machine], [[host]], [[file]] or [comm] before it, for this key [machine])"}));
+            R"(c.toml:1:1: "grid": keys stand in tables: write [machine], [[host]], [[site]], [[file]] or [comm] before it, for this key [machine])"}));
+
+TEST(ClusterFile, SitesHaveTheHostsThatTheyName) {
+  const cluster::Cluster cluster = cluster::parse_cluster(R"(
+[[host]]
+launch = "local"
+[[host]]
+name = "ws[1-3]"
+[[host]]
+name = "g"
+count = 2
+[[host]]
+name = "far"
+[[site]]
+gateway = "g"
+hosts = ["ws[1-3]", "g"]
+[[site]]
+gateway = "me@h:2222"
+hosts = ["far"]
+)",
+                                                          "c.toml");
+  std::vector<std::string> found;
+  for (const cluster::ClusterHost& host : cluster.hosts)
+    found.push_back(fmt::format("{} {} {}", host.name, host.site, host.gateway));
+  EXPECT_EQ(found, (std::vector<std::string>{"local 0 ", "ws1 1 g", "ws2 1 g", "ws3 1 g", "g-1 1 ", "g-2 1 ",
+                                             "far 2 me@h:2222"}));
+  const cluster::Cluster one = cluster::parse_cluster(
+      "[[host]]\nlaunch = \"local\"\n[[host]]\nname = \"ws1\"\n[[site]]\ngateway = \"g\"", "c.toml");
+  EXPECT_EQ(one.hosts[0].site, 0U);
+  EXPECT_EQ(one.hosts[1].site, 1U);
+}
 
 TEST(ClusterFile, FilesAreForTheHostsThatTheyName) {
   const cluster::Cluster cluster = cluster::parse_cluster(R"(

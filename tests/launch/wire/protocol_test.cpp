@@ -73,6 +73,8 @@ std::map<wire::MessageType, wire::Bytes> one_of_each(const wire::Bytes& piece) {
   add(wire::Ask{7, "state"});
   add(wire::ToldToEnd{15});
   add(wire::Welcome{1, "key", {{"module", "tcp"}}, "10.0.0.1", {0, 2}});
+  add(wire::Probe{"m", {{2, "10.0.0.1:5100"}}, {{{"10.0.0.1:5101", "10.0.0.2:5101"}}, {}}});
+  add(wire::Probed{{2}, {"10.0.0.1:5101", ""}});
   return all;
 }
 

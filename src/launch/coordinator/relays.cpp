@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#include "launch/coordinator/relays.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "launch/start/launch_method.hpp"
+
+namespace aplib::launch::coordinator {
+namespace {
+
+constexpr const char* own_name = "aprun";
+
+std::string beside(const std::string& aprun, const char* program) {
+  return (std::filesystem::path(aprun).parent_path() / program).string();
+}
+
+std::string make_folder() {
+  std::string folder = (std::filesystem::temp_directory_path() / "aplib-relays-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) {
+    throw Error(Errc::failed, fmt::format("cannot make a folder for the sockets of relays, {}: {}", folder,
+                                          std::generic_category().message(errno)));
+  }
+  return folder;
+}
+
+}  // namespace
+
+Relays::Relays(wire::EventLoop& loop, const cluster::Cluster& cluster, const std::string& aprun,
+               const std::string& machine, const comm::JobKey& key, Events events)
+    : loop_(loop), machine_(machine), key_(comm::relay_key(key, machine)), events_(std::move(events)) {
+  names_.emplace_back(own_name);
+  for (const cluster::ClusterSite& site : cluster.sites) names_.push_back(site.gateway);
+  relays_.resize(names_.size());
+  start(0, {beside(aprun, "aprelay"), "--session", "--loopback"});
+  if (cluster.sites.empty()) return;
+  folder_ = make_folder();
+  for (std::size_t i = 1; i < relays_.size(); ++i) {
+    relays_[i].forwarded = fmt::format("{}/{}", folder_, i);
+    start(i, by_ssh(cluster, cluster.sites[i - 1], aprun, relays_[i].forwarded));
+  }
+}
+
+Relays::~Relays() {
+  relays_.clear();
+  if (folder_.empty()) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::vector<std::string> Relays::by_ssh(const cluster::Cluster& cluster, const cluster::ClusterSite& site,
+                                        const std::string& aprun, const std::string& local) const {
+  const std::string there =
+      fmt::format("/tmp/aplib-relay-{}-{}", machine_, std::filesystem::path(local).filename().string());
+  std::vector<std::string> run{!site.aprelay.empty()
+                                   ? site.aprelay
+                                   : beside(cluster.defaults.aprun.empty() ? aprun : cluster.defaults.aprun, "aprelay"),
+                               "--session", "--socket", there};
+  if (!cluster.options.ports.empty()) run.insert(run.end(), {"--ports", cluster.options.ports});
+  std::vector<std::string> words{"ssh"};
+  words.insert(words.end(), cluster.defaults.ssh_options.begin(), cluster.defaults.ssh_options.end());
+  words.insert(
+      words.end(),
+      {"-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15", "-o",
+       "ExitOnForwardFailure=yes", "-o", "StreamLocalBindUnlink=yes", "-L", fmt::format("{}:{}", local, there), "--",
+       "ssh://" + site.gateway, "exec sh -c " + start::shell_quote("exec " + start::shell_command(run))});
+  return words;
+}
+
+void Relays::start(std::size_t relay, const std::vector<std::string>& command) {
+  start::RelayProcess::Events events;
+  events.ready = [this, relay](std::vector<std::string> endpoints) {
+    relays_[relay].endpoints = std::move(endpoints);
+    if (ready()) events_.ready();
+  };
+  events.said = [this, relay](const std::string& line) { said(relay, line); };
+  events.ended = [this, relay](const std::string& why) {
+    const bool stood = !relays_[relay].endpoints.empty();
+    events_.lost(relay == 0
+                     ? fmt::format("the launcher's own relay (aprelay) {}", why)
+                     : fmt::format("the relay on gateway '{}' {}: {}", names_[relay],
+                                   stood ? "is lost" : "could not be started", fmt::format("ssh to it {}", why)));
+  };
+  relays_[relay].process = std::make_unique<start::RelayProcess>(loop_, command, std::move(events));
+  relays_[relay].process->tell(fmt::format("job {} {}", machine_, key_.reveal_hex()));
+}
+
+void Relays::said(std::size_t relay, const std::string& line) {
+  std::istringstream words(line);
+  std::string verb;
+  words >> verb;
+  if (verb != "failed") return;
+  std::string machine;
+  std::uint32_t self = 0;
+  std::uint32_t peer = 0;
+  std::string why;
+  words >> machine >> self >> peer;
+  std::getline(words >> std::ws, why);
+  events_.lost(fmt::format("relay {} does not join processes {} and {}: {}", names_[relay], self, peer, why));
+}
+
+bool Relays::ready() const {
+  return std::ranges::none_of(relays_, [](const One& one) { return one.endpoints.empty(); });
+}
+
+std::vector<wire::ProbedRelay> Relays::places() const {
+  std::vector<wire::ProbedRelay> places;
+  for (const One& one : relays_) places.push_back({one.endpoints});
+  return places;
+}
+
+/// The launcher's relay calls each of the two as the end of the other process.
+void Relays::join(const Chain& chain) {
+  const auto dial = [this](std::size_t relay, std::uint32_t as, std::uint32_t whom) {
+    if (relay == 0) return;  // the process itself comes
+    relays_[0].process->tell(fmt::format("dial {} {} {} {}", relays_[relay].forwarded, machine_, as, whom));
+  };
+  dial(chain.first_relay, chain.second, chain.first);
+  dial(chain.second_relay, chain.first, chain.second);
+}
+
+}  // namespace aplib::launch::coordinator

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// Relays: the relays of a job. One is on the gateway of each site, started by ssh. One is the launcher's own, a child:
+// it joins the relays of two gateways, of which each knows only the launcher, by ssh's own forwarding of a local
+// socket, and serves processes on this computer. So the launcher listens on loopback alone.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/job_key.hpp"
+#include "launch/cluster/cluster.hpp"
+#include "launch/coordinator/ways.hpp"
+#include "launch/start/relay_process.hpp"
+#include "launch/wire/event_loop.hpp"
+
+namespace aplib::launch::coordinator {
+
+/// Thread safety: none; the loop's thread.
+class Relays {
+ public:
+  struct Events {
+    std::function<void()> ready;  ///< All stand.
+    /// One has ended, could not be started, or does not reach another one: a message without remedy.
+    std::function<void(const std::string& why)> lost;
+  };
+
+  /// Begins to start them. `aprun`: the path of aprun on this computer. Throws Error(failed).
+  Relays(wire::EventLoop& loop, const cluster::Cluster& cluster, const std::string& aprun, const std::string& machine,
+         const comm::JobKey& key, Events events);
+  /// Ends them.
+  ~Relays();
+  Relays(const Relays&) = delete;
+  Relays& operator=(const Relays&) = delete;
+
+  [[nodiscard]] bool ready() const;
+  /// [0] is the launcher's.
+  [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
+  [[nodiscard]] std::vector<wire::ProbedRelay> places() const;
+  void join(const Chain& chain);
+
+ private:
+  struct One {
+    std::unique_ptr<start::RelayProcess> process{};
+    std::vector<std::string> endpoints{};
+    std::string forwarded{};  ///< The local socket that leads to it.
+  };
+
+  void start(std::size_t relay, const std::vector<std::string>& command);
+  [[nodiscard]] std::vector<std::string> by_ssh(const cluster::Cluster& cluster, const cluster::ClusterSite& site,
+                                                const std::string& aprun, const std::string& local) const;
+  void said(std::size_t relay, const std::string& line);
+
+  wire::EventLoop& loop_;
+  const std::string machine_;
+  const comm::JobKey key_;
+  const Events events_;
+  std::string folder_;  // Of local sockets.
+  std::vector<std::string> names_;
+  std::vector<One> relays_;
+};
+
+}  // namespace aplib::launch::coordinator

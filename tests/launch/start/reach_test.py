@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Machines whose hosts cannot all call each other: behind NAT, behind gateways of which only ssh is open. The desk
+where aprun runs is behind a NAT of its own. Both sites have the same private addresses, as many have.
+
+    reach_test.py BIN [NAME]         BIN has aprun, apctl, apcc and wan"""
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import driver
+import servers
+from servers import namespaces
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+import sites  # noqa: E402
+
+CHAOS = Path(__file__).resolve().parents[2] / "system" / "chaos"
+PROGRAMS = Path("/run/aplib-reach-programs")
+RING = PROGRAMS / "ring"
+SSH = 2222
+LOST = 72  # docs/exit-status.md
+PATIENCE = 120
+
+
+class Sites:
+    """desk behind a NAT; n1, n2 behind login1, and m1 behind login2, of which only ssh is open; open, with an address
+    that everybody reaches."""
+
+    def __init__(self, delay="1ms"):
+        self.wan = sites.Wan(driver.BIN / "wan", delay=delay)
+        private = {"ports": (SSH,), "subnet": "192.168.7"}
+        self.network = namespaces.Network(
+            [
+                sites.Site("home", behind=("desk",)),
+                sites.Site("login1", behind=("n1", "n2"), **private),
+                sites.Site("login2", behind=("m1",), **private),
+                "open",
+            ],
+            wan=self.wan,
+        )
+        home, self.login1, self.login2, self.open = self.network.hosts
+        self.desk, = home.inner
+        self.n1, self.n2 = self.login1.inner
+        self.m1, = self.login2.inner
+        hosts = [self.login1, self.login2, self.open, self.n1, self.n2, self.m1]
+        self.sshd = servers.Sshd("MaxStartups 100", hosts=hosts)
+
+    def close(self):
+        self.sshd.close()
+        self.network.close()
+
+    def by_ssh(self, host):
+        return f'[[host]]\nname = "{host.name}"\nssh = "{host.address}"\ncells = 1\n'
+
+    def behind(self, gateway):
+        names = ", ".join(f'"{host.name}"' for host in gateway.inner)
+        return f'[[site]]\ngateway = "{gateway.address}"\nhosts = [{names}]\n'
+
+
+class Reach(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        reason = servers.missing(servers.Sshd.NEEDS) or sites.Site.hindrance() or sites.Wan.hindrance()
+        if reason:
+            raise unittest.SkipTest(reason)
+        namespaces.make_programs(driver.BIN / "apcc", [CHAOS / "ring.c"], PROGRAMS)
+        cls.sites = Sites()
+
+    @classmethod
+    def tearDownClass(cls):
+        if hasattr(cls, "sites"):
+            cls.sites.close()
+
+    def start(self, hosts, *arguments, more=""):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        file = Path(folder.name, "cluster.toml")
+        options = f'ssh-options = ["-F", "{self.sites.sshd.folder.path}/ssh_config"]'
+        file.write_text(f'[machine]\nprogram = "{RING}"\n{options}\n{more}\n' + "".join(hosts))
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": folder.name, "TMPDIR": folder.name}
+        self.folder = Path(folder.name)
+        process = self.sites.desk.popen(
+            [driver.BIN / "aprun", "-f", file, RING, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        process.kill()
+        process.communicate()
+
+    def finish(self, process):
+        output, errors = process.communicate(timeout=PATIENCE)
+        self.assertTrue(
+            namespaces.wait_until(lambda: not any("aprelay" in line for line in namespaces.processes().values()), 20)
+        )
+        return process.returncode, output.splitlines(), errors.splitlines()
+
+    def ways(self):
+        """{(process, process): how they are connected}"""
+        shown = self.sites.desk.run(
+            [driver.BIN / "apctl", "status"], stdout=subprocess.PIPE, text=True, check=True, env=self.environment
+        ).stdout
+        return {
+            (int(line.split()[0]), int(line.split()[1])): line.split(None, 2)[2]
+            for line in shown.splitlines()
+            if re.match(r"\d+ +\d+ +(tcp|shm)", line)
+        }
+
+    def all_hosts(self):
+        s = self.sites
+        return [
+            '[[host]]\nlaunch = "local"\nname = "desk"\ncells = 1\n',
+            *(s.by_ssh(host) for host in (s.n1, s.n2, s.m1)),
+            s.behind(s.login1),
+            s.behind(s.login2),
+        ]
+
+    def test_two_private_sites_and_a_desk(self):
+        process = self.start(self.all_hosts(), 300)
+        status, output, errors = self.finish(process)
+        self.assertEqual((status, output, errors), (0, ["all run", "all done"], []))
+        self.assertEqual([path.name for path in self.folder.iterdir() if "relay" in path.name], [])
+
+    def test_ways_are_shown(self):
+        process = self.start(self.all_hosts())
+        self.assertEqual(process.stdout.readline(), "all run\n")
+        ways = self.ways()
+        one, two = self.sites.login1.address, self.sites.login2.address
+        self.assertRegex(ways[1, 2], r"^tcp 192\.168\.7\.\d:\d+, ")
+        self.assertEqual(ways[1, 3], f"tcp by relay {one}, {two}, 1 stream, tls")
+        self.assertIn(f"by relay aprun, {one}", ways[0, 1])
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(self.finish(process)[0], 130)
+
+    def test_reverse(self):
+        s = self.sites
+        hosts = [
+            '[[host]]\nlaunch = "local"\nname = "desk"\ncells = 1\n',
+            s.by_ssh(s.open),
+            s.by_ssh(s.n1),
+            f'[[site]]\ngateway = "{s.login1.address}"\nhosts = ["n1"]\n',
+        ]
+        process = self.start(hosts)
+        line = process.stdout.readline()
+        self.assertEqual(line, "all run\n", process.stderr.read() if not line else "")
+        ways = self.ways()
+        self.assertRegex(ways[0, 1], r"^tcp .*, reverse, \d streams?, auth$")
+        self.assertRegex(ways[1, 2], r"^tcp .*, reverse, \d streams?, auth$")
+        self.assertIn("by relay", ways[0, 2])
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(self.finish(process)[0], 130)
+
+    def test_killed_relay_is_named(self):
+        process = self.start(self.all_hosts())
+        self.assertEqual(process.stdout.readline(), "all run\n")
+        relay, = (pid for pid, line in namespaces.processes().items()
+                  if "aprelay --session --socket" in line and not line.startswith(("ssh", "sh", "sshd"))
+                  and line.rstrip().endswith("-2"))
+        os.kill(relay, signal.SIGKILL)
+        status, _, errors = self.finish(process)
+        self.assertEqual(status, LOST, errors)
+        self.assertEqual(len(errors), 1, errors)
+        self.assertRegex(errors[0], f"relay.*{re.escape(self.sites.login2.address)}")
+
+    def test_one_site_and_a_host_that_all_reach(self):
+        s = self.sites
+        hosts = [s.by_ssh(s.n1), s.by_ssh(s.open), s.behind(s.login1).replace('"n1", "n2"', '"n1"'),
+                 '[[host]]\nlaunch = "local"\nname = "desk"\ncells = 1\n']
+        process = self.start(hosts, 10)
+        status, output, errors = self.finish(process)
+        self.assertEqual((status, output, errors), (0, ["all run", "all done"], []))
+
+    def test_gateway_that_is_not_there(self):
+        s = self.sites
+        hosts = [s.by_ssh(s.open), s.by_ssh(s.n1), '[[site]]\ngateway = "192.0.2.1"\nhosts = ["n1"]\n']
+        s.desk.run(["ip", "route", "add", "unreachable", "192.0.2.1/32"], check=False)
+        process = self.start(hosts, 10)
+        status, _, errors = self.finish(process)
+        self.assertEqual(status, 2)
+        self.assertRegex(errors[0], r"^aprun: (the relay on gateway '192\.0\.2\.1' could not be started|host 'n1'): ")
+
+
+if __name__ == "__main__":
+    if namespaces.hindrance() is None:
+        namespaces.enclose()
+    driver.run_tests(namespaces.hindrance())
