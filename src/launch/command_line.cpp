@@ -132,7 +132,6 @@ Parser::Parser(CommandLine& into)
           "--in", into.pool,
           "Run on the hosts of this pool, which apctl up has made of a cluster file; the file counts, as for -f.")
       ->type_name("POOL")
-      ->excludes(app_.get_option("--file"))
       ->check([](const std::string& text) { return pool::Pool::name_problem(text); });
   app_.add_option("--entry", into.entry,
                   "Start at this function instead of cell_main, main or MAIN__, for example solve(int,double)->int. A "
@@ -289,6 +288,8 @@ std::optional<int> Parser::parse(int argc, const char* const* argv) {
   if (!into_.node.empty()) return std::nullopt;
   if (!environment_problem.empty()) return refuse(environment_problem);
   if (into_.list_modules) return std::nullopt;
+  if (!into_.cluster_file.empty() && !into_.pool.empty())
+    return refuse("-f and --in both name hosts: leave one of them out");
   if (program >= argc && into_.cluster_file.empty() && into_.pool.empty()) return refuse("no program is given");
   for (auto* names : {&private_, &shared_}) {
     auto& all = names == &private_ ? into_.machine.private_libraries : into_.machine.shared_libraries;
