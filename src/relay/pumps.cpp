@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "relay/pumps.hpp"
 
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <new>
 #include <span>
 #include <utility>
@@ -16,6 +18,11 @@
 
 namespace aplib::relay {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// An answer that comes so soon finds the thread awake. Meanwhile it yields its core to whoever can use it.
+constexpr std::chrono::microseconds awake_time{30};
 
 bool is_pause(int reason) { return reason == EAGAIN || reason == EWOULDBLOCK || reason == EINTR; }
 
@@ -58,8 +65,12 @@ void Pumps::drop(std::uint64_t pair) {
 
 void Pumps::run() {
   std::array<epoll_event, 64> events;
+  Clock::time_point awake_until{};
   while (!stops_.load()) {
-    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+    const bool awake = Clock::now() < awake_until;
+    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), awake ? 0 : -1);
+    if (awake && count == 0) ::sched_yield();
+    if (count > 0) awake_until = Clock::now() + awake_time;
     bool ordered = false;
     for (int i = 0; i < count; ++i) {
       auto* const end = static_cast<End*>(events[i].data.ptr);

@@ -24,6 +24,7 @@ MAY_INCLUDE = {
     "bench": ["include"],
     "bench/load": ["include", "src/arch", "src/base", "src/memory", "src/loader"],  # measures the loader from inside
     "bench/module": ["include", "bench", "src/arch", "src/base", "src/comm"],  # measures modules from inside
+    "bench/relay": ["include", "src/base", "src/comm"],  # calls a relay as a process does
     "bench/datatype": ["include", "src/base", "src/mpi"],  # measures the copies of datatypes alone
     "bench/fabric": ["include", "bench", "bench/module"],
     "bench/paper": ["include", "apps"],  # puts other loops into scg
@@ -63,7 +64,7 @@ THIRD_PARTY = [
     (r"boost/interprocess/", ["src/memory"], "only the heap in the slot places blocks"),
     (r"hwloc", ["src/kernel", "bench"], "only placement looks at the machine's topology"),
     (r"ffi\.h", ["src/loader"], "only the loader calls functions by their types' names"),
-    (r"boost/asio", ["src/comm", "src/relay", "src/launch", "bench"],
+    (r"boost/asio", ["src/comm", "src/relay", "src/launch", "bench", "bench/relay"],
      "only modules, the relay and the launcher speak to the network"),
     (
         r"rdma/",
