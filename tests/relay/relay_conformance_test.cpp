@@ -17,7 +17,7 @@ Kind reverse_way(Peer self, Peer peer) {
   return calls ? Kind::calls : Kind::called;
 }
 
-std::unique_ptr<Net> reverse_net(std::uint32_t processes) {
+[[maybe_unused]] std::unique_ptr<Net> reverse_net(std::uint32_t processes) {
   TcpNetOptions options;
   options.way = [](Peer self, Peer peer) { return Way{.kind = reverse_way(self, peer)}; };
   return std::make_unique<TcpNet>(processes, options);
