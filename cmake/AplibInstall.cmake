@@ -34,6 +34,10 @@ if(TARGET apbench)
   install(TARGETS apbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT aplib_runtime)
 endif()
 
+# For systemd of users: docs/pool.md.
+install(FILES ${PROJECT_SOURCE_DIR}/cmake/systemd/apkeeper.socket ${PROJECT_SOURCE_DIR}/cmake/systemd/apkeeper.service
+  DESTINATION lib/systemd/user COMPONENT aplib_runtime)
+
 install(EXPORT aplib-targets NAMESPACE aplib:: DESTINATION ${aplib_package_dir} COMPONENT aplib_development)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/aplib-config.cmake.in
   ${PROJECT_BINARY_DIR}/aplib-config.cmake INSTALL_DESTINATION ${aplib_package_dir})

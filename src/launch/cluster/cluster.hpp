@@ -52,15 +52,16 @@ struct ClusterHost {
   std::optional<std::uint32_t> cells;    ///< Nothing: "auto".
   std::string threads;                   ///< In the form of the option; empty: the machine's.
   Speed speed;
-  std::string aprun;         ///< Path of aprun on that host; empty: the launcher's own path.
-  std::string folder;        ///< Working directory there; empty: the launcher's.
-  std::string keeper{};      ///< LaunchKind::keeper: the socket of this computer that leads to it.
-  std::string keeper_key{};  ///< LaunchKind::keeper: of the pool.
-  bool is_here = false;      ///< LaunchKind::keeper: it is on this computer.
-  bool process = false;      ///< Its cells are ordinary processes.
-  std::string gateway{};     ///< LaunchKind::ssh: the way there (ProxyJump); empty: ssh knows it.
-  std::uint32_t site = 0;    ///< Hosts of one site reach each other. 0: of none; else Cluster::sites[site - 1].
-  int line = 0;              ///< The host's line in the file, for messages; 0: not in the file.
+  std::string aprun;              ///< Path of aprun on that host; empty: the launcher's own path.
+  std::string folder;             ///< Working directory there; empty: the launcher's.
+  std::string standing_keeper{};  ///< In a pool: the socket on that host of a keeper that others start (systemd).
+  std::string keeper{};           ///< LaunchKind::keeper: the socket of this computer that leads to it.
+  std::string keeper_key{};       ///< LaunchKind::keeper: of the pool.
+  bool is_here = false;           ///< LaunchKind::keeper: it is on this computer.
+  bool process = false;           ///< Its cells are ordinary processes.
+  std::string gateway{};          ///< LaunchKind::ssh: the way there (ProxyJump); empty: ssh knows it.
+  std::uint32_t site = 0;         ///< Hosts of one site reach each other. 0: of none; else Cluster::sites[site - 1].
+  int line = 0;                   ///< The host's line in the file, for messages; 0: not in the file.
 
   /// The destination that ssh connects to.
   [[nodiscard]] const std::string& ssh_destination() const {
@@ -112,6 +113,7 @@ struct Cluster {
   std::vector<ClusterFile> files;
   std::vector<ClusterSite> sites;
   std::chrono::nanoseconds keeper_idle = std::chrono::hours(8);  ///< Of a pool: without a run, a keeper ends then.
+  std::string keeper_key;  ///< Of a pool: the file with its key; empty: each time a new one.
   std::uint32_t need = 0;  ///< Of a pool: hosts with which a machine starts at least; 0: all.
   ClusterHost defaults;    ///< What [machine] says about all hosts; without a name.
 };

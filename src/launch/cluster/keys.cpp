@@ -286,6 +286,14 @@ std::string apply_keeper_idle(const KeyTarget& target, const Value& value) {
   target.cluster->keeper_idle = *time;
   return {};
 }
+std::string apply_keeper_key(const KeyTarget& target, const Value& value) {
+  return apply_text(target.cluster->keeper_key, value, "a file");
+}
+std::string apply_keeper(const KeyTarget& target, const Value& value) {
+  const std::string problem = apply_name(target.host->standing_keeper, value, "a path of a socket", "/");
+  if (!problem.empty() || target.host->standing_keeper.front() == '/') return problem;
+  return "not a whole path: begin with /, as in \"/run/user/1000/aplib/standing.keeper\"";
+}
 std::string apply_need(const KeyTarget& target, const Value& value) {
   const auto number = whole(value, ClusterHost::processes_max);
   if (!number) return fmt::format("not a number of hosts: use 1 .. {}", ClusterHost::processes_max);
@@ -325,6 +333,9 @@ constexpr std::array rows{
     KeyRow{{machine, "keeper-idle", "TIME", "8h", "1s .. 8760h",
             "Of a pool: a host's keeper ends when nothing was started there for that long."},
            apply_keeper_idle},
+    KeyRow{{machine, "keeper-key", "FILE", "a new key each time", "",
+            "Of a pool with keepers that systemd starts: the file with their key, 64 hexadecimal digits."},
+           apply_keeper_key},
     KeyRow{{host, "name", "NAME", "", "letters, digits, _.-@:%",
             "The host's name in messages, and where ssh goes. ws[1-4] means four hosts. This computer needs no name."},
            apply_host_name},
@@ -368,6 +379,10 @@ constexpr std::array rows{
            apply_ssh_options},
     KeyRow{{host, "aprun", "FILE", "aprun's own path", "", "Path of aprun on the host.", true}, apply_aprun},
     KeyRow{{host, "folder", "FOLDER", "the current folder", "", "Working folder on the host.", true}, apply_folder},
+    KeyRow{
+        {host, "keeper", "PATH", "", "",
+         "In a pool: the socket, on the host, of a keeper that systemd starts. Without it, apctl up starts one.", true},
+        apply_keeper},
     KeyRow{{site, "gateway", "[USER@]HOST[:PORT]", "", "letters, digits, _.-@:%[]",
             "The host by which ssh goes to the hosts of the site, and on which a relay joins them with others that "
             "cannot reach them."},

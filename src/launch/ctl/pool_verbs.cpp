@@ -95,6 +95,8 @@ void start_keepers(const Pool& pool, const std::vector<std::size_t>& which, Star
     for (const std::string& word : {pool.keeper_program(i, folder), std::string("--pool"), pool.id(i),
                                     std::string("--idle"), fmt::format("{}", idle.count())})
       node.command.push_back(word);
+    if (!node.host.standing_keeper.empty())
+      node.command = {"sh", "-c", fmt::format("echo {}{} >&2", pool::stands_mark, node.host.standing_keeper)};
     node.input = pool.key().reveal_hex() + "\n";
     nodes.push_back(std::move(node));
   }

@@ -50,6 +50,7 @@ void write_file(const std::string& path, std::string_view text) {
 
 bool same_computer(const cluster::ClusterHost& a, const cluster::ClusterHost& b) {
   if (a.launch != b.launch || a.aprun != b.aprun) return false;
+  if (a.standing_keeper != b.standing_keeper) return false;
   return a.launch == cluster::LaunchKind::local ||
          (a.ssh_destination() == b.ssh_destination() && a.ssh_options == b.ssh_options);
 }
@@ -148,6 +149,17 @@ Pool Pool::make(const std::string& name, const std::string& text, const std::str
   std::string id;
   for (const std::byte byte : random) id += fmt::format("{:02x}", static_cast<unsigned>(byte));
   Pool pool(name, text, id, comm::JobKey::make(), file);
+  if (const std::string& key_file = pool.cluster_.keeper_key; !key_file.empty()) {
+    std::string digits = os::read_file(key_file).value_or("");
+    const auto key = comm::JobKey::from_hex(std::string_view(digits).substr(0, digits.find('\n')));
+    comm::wipe(std::as_writable_bytes(std::span(digits)));
+    if (!key) {
+      throw Error(Errc::bad_option, fmt::format("{}: [machine]: keeper-key: no key can be read from {}: write 64 "
+                                                "hexadecimal digits there, as of `openssl rand -hex 32`",
+                                                file, key_file));
+    }
+    pool.key_ = *key;
+  }
   const std::string folder = folder_of(name);
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse(fmt::format("cannot make the folder {}", folder));
   write_file(folder + file_name, text);

@@ -294,6 +294,28 @@ class Here(PoolTest):
         self.hosts()
         self.check_runs()
 
+    def test_keeper_of_systemd(self):
+        key = self.folder.write("key", "5a" * 32 + "\n")
+        RUNTIME.mkdir(mode=0o700)
+        path = RUNTIME / "standing.keeper"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+            listener.listen()
+            script = 'exec 3<&"$1"; LISTEN_FDS=1 LISTEN_PID=$$ exec "$2" --key "$3" --idle 100'
+            keeper = subprocess.Popen(
+                ["sh", "-c", script, "sh", str(listener.fileno()), driver.BIN / "apkeeper", key],
+                pass_fds=[listener.fileno()]
+            )
+            self.addCleanup(keeper.wait)
+            self.addCleanup(keeper.kill)
+        self.assertEqual(
+            self.up(f'[machine]\nkeeper = "{path}"\nkeeper-key = "{key}"\n').stdout, "pool p: 1 host stands ready\n"
+        )
+        self.check_runs()
+        self.assertEqual(processes("apkeeper"), [keeper.pid])
+        self.run_it("apctl", "down", "p")
+        keeper.wait(PATIENCE)
+
     def test_many_runs_leave_nothing(self):
         self.up()
         keeper, = processes("apkeeper")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a keeper of a pool hears first, and what a launcher hears of it. What is decoded encodes to the same bytes again.
+// What a keeper of a pool hears first, and what a launcher hears of it. What is decoded encodes to the same bytes
+// again.
 #include <algorithm>
 
 #include "fuzzer.hpp"
