@@ -30,7 +30,7 @@ namespace {
 
 using pool::Pool;
 
-[[noreturn]] void refuse(const std::string& text) { throw Error(Errc::bad_argument, text); }
+[[noreturn]] void refuse_words(const std::string& text) { throw Error(Errc::bad_argument, text); }
 
 /// POOL:PATH or POOL:HOST:PATH.
 struct Place {
@@ -43,7 +43,7 @@ struct Place {
 Place place_of(const std::string& text) {
   const std::size_t colon = text.find(':');
   if (colon == text.npos || colon + 1 == text.size())
-    refuse(fmt::format("{}: not a place in a pool: write POOL:PATH, or POOL:HOST:PATH", text));
+    refuse_words(fmt::format("{}: not a place in a pool: write POOL:PATH, or POOL:HOST:PATH", text));
   Place place{.pool = Pool::open(text.substr(0, colon)), .path = text.substr(colon + 1)};
   const std::size_t second = place.path.find(':');
   const std::string host = place.path.substr(0, second);
@@ -131,7 +131,7 @@ bool run_on_hosts(const Place& place, const std::vector<std::string>& words, con
 }  // namespace
 
 int put_files(std::vector<std::string> words, files::Existing existing) {
-  if (words.size() < 2) refuse("files and a place are needed: apctl put FILE... POOL[:HOST]:FOLDER");
+  if (words.size() < 2) refuse_words("files and a place are needed: apctl put FILE... POOL[:HOST]:FOLDER");
   const Place place = place_of(words.back());
   words.pop_back();
   std::vector<files::Source> sources;
@@ -141,7 +141,7 @@ int put_files(std::vector<std::string> words, files::Existing existing) {
     sources.push_back({word, (path.has_filename() ? path : path.parent_path()).filename().string()});
   }
   const auto manifest = std::make_shared<const files::Manifest>(files::gather(sources, describe_this_host().host_id));
-  if (!manifest->problems.empty()) refuse(fmt::format("{}", fmt::join(manifest->problems, "\n")));
+  if (!manifest->problems.empty()) refuse_words(fmt::format("{}", fmt::join(manifest->problems, "\n")));
   const char* const how = existing == files::Existing::replace ? "replace" : "refuse";
   const bool all_well = run_on_hosts(place, {"--receive", place.path, how}, [&](std::size_t, const os::Ends& ends) {
     files::Sender sender(manifest, {});
@@ -153,7 +153,7 @@ int put_files(std::vector<std::string> words, files::Existing existing) {
 }
 
 int get_files(std::vector<std::string> words) {
-  if (words.size() < 2) refuse("a place and a folder are needed: apctl get POOL[:HOST]:PATTERN... FOLDER");
+  if (words.size() < 2) refuse_words("a place and a folder are needed: apctl get POOL[:HOST]:PATTERN... FOLDER");
   const std::string folder = words.back();
   words.pop_back();
   bool all_well = true;

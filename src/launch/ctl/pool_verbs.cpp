@@ -48,7 +48,7 @@ std::string plural(std::size_t count, std::string_view what) {
 }
 
 /// The folder of this program.
-std::string own_folder() {
+std::string programs_folder() {
   std::error_code error;
   const fs::path path = fs::read_symlink("/proc/self/exe", error);
   return error ? std::string(".") : path.parent_path().string();
@@ -78,7 +78,7 @@ struct Starts {
 
 /// Starts keepers on these hosts, by ssh or here. ssh stays connected.
 void start_keepers(const Pool& pool, const std::vector<std::size_t>& which, Starts& starts) {
-  const std::string folder = own_folder();
+  const std::string folder = programs_folder();
   const auto idle = std::chrono::duration_cast<std::chrono::seconds>(pool.cluster().keeper_idle);
   std::vector<start::NodeStart> nodes;
   for (const std::size_t i : which) {
