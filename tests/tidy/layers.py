@@ -24,6 +24,7 @@ MAY_INCLUDE = {
     "bench": ["include"],
     "bench/load": ["include", "src/arch", "src/base", "src/memory", "src/loader"],  # measures the loader from inside
     "bench/module": ["include", "bench", "src/arch", "src/base", "src/comm"],  # measures modules from inside
+    "bench/coordinator": ["include", "src/base", "src/comm", "src/kernel", "src/launch"],  # with simulated nodes
     "bench/relay": ["include", "src/base", "src/comm"],  # calls a relay as a process does
     "bench/datatype": ["include", "src/base", "src/mpi"],  # measures the copies of datatypes alone
     "bench/fabric": ["include", "bench", "bench/module"],
@@ -73,7 +74,8 @@ THIRD_PARTY = [
     ),
     (r"openssl/", ["src/comm", "bench"], "only modules encrypt"),
     (r"toml\+\+", ["src/launch"], "the library reads no files of options"),
-    (r"CLI/", ["apps", "bench", "src/farm", "src/launch", "src/relay"], "the library reads no command line"),
+    (r"CLI/", ["apps", "bench", "bench/coordinator", "src/farm", "src/launch", "src/relay"],
+     "the library reads no command line"),
     (r"png\.h", ["apps"], "only programs draw"),
 ]
 

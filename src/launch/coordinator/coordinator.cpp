@@ -97,6 +97,8 @@ Coordinator::Impl::Impl(Job its_job, Output& its_output, std::unique_ptr<start::
   for (std::uint32_t process = 0; process < job.cluster.hosts.size(); ++process)
     nodes.push_back(std::make_unique<KnownNode>(loop, job.cluster.hosts[process].name));
   for (const wire::FileRef& file : job.files) offered.insert(file.path);
+  some_kept = std::ranges::any_of(job.cluster.hosts, &cluster::ClusterHost::process);
+  needs_speeds = cluster::needs_speeds(job.cluster);
 }
 
 // ---- the start ----
@@ -333,8 +335,8 @@ void Coordinator::Impl::take_hello(std::uint32_t process, std::span<const std::b
   if (!was_foretold) advance();
 }
 
-bool Coordinator::Impl::all_at(Stage stage) const {
-  return std::ranges::all_of(nodes, [&](const auto& node) { return node->stage == stage; });
+bool Coordinator::Impl::all_at(Stage stage) {
+  return all_nodes([stage](const KnownNode& node) { return node.stage == stage; });
 }
 
 /// Goes on to the next phase when all nodes are that far.
@@ -352,13 +354,9 @@ void Coordinator::Impl::advance() {
       }
       cpu_shares = cluster::share_cpus(users);
       phase = Phase::measuring;
-      if (!any_auto() && !job.dry_run)
-        for (const auto& node : nodes) node->stage = Stage::measured;
+      measure_all();
     }
-    if (phase == Phase::measuring) {
-      measure_some();
-      if (all_at(Stage::measured)) prepare_all();
-    }
+    if (phase == Phase::measuring && all_at(Stage::measured)) prepare_all();
     if (phase == Phase::preparing && all_at(Stage::prepared)) {
       if (job.dry_run) {
         describe_plan();
@@ -381,22 +379,30 @@ bool Coordinator::Impl::any_auto() const {
                              [](const cluster::ClusterHost& host) { return !host.cells.has_value(); });
 }
 
-/// Measures the processes of one computer one after the other, because they would slow each other down.
-void Coordinator::Impl::measure_some() {
-  std::map<std::string, bool> busy;
-  for (const auto& node : nodes) busy[node->hello.host_id] |= node->stage == Stage::measuring;
-  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
-    KnownNode& node = *nodes[process];
-    if (node.stage != Stage::here || std::exchange(busy[node.hello.host_id], true)) continue;
-    const cluster::ClusterHost& host = job.cluster.hosts[process];
-    node.stage = Stage::measuring;
-    tell(process, wire::MeasureSpeed{.kind = static_cast<std::uint8_t>(host.speed.kind),
-                                     .number = host.speed.number,
-                                     .command = host.speed.command,
-                                     .threads = options_of(process).get("threads"),
-                                     .needed = !host.cells.has_value() && cluster::needs_speeds(job.cluster),
-                                     .cpus = cpu_shares[process].cpus});
+void Coordinator::Impl::measure_all() {
+  if (!any_auto() && !job.dry_run) {
+    for (const auto& node : nodes) node->stage = Stage::measured;
+    return;
   }
+  for (std::uint32_t process = 0; process < nodes.size(); ++process)
+    unmeasured[nodes[process]->hello.host_id].push_back(process);
+  for (const auto& [computer, processes] : unmeasured) measure_next(computer);
+}
+
+/// Processes of one computer are measured one after the other, because they would slow each other down.
+void Coordinator::Impl::measure_next(const std::string& computer) {
+  std::deque<std::uint32_t>& processes = unmeasured[computer];
+  if (processes.empty()) return;
+  const std::uint32_t process = processes.front();
+  processes.pop_front();
+  const cluster::ClusterHost& host = job.cluster.hosts[process];
+  nodes[process]->stage = Stage::measuring;
+  tell(process, wire::MeasureSpeed{.kind = static_cast<std::uint8_t>(host.speed.kind),
+                                   .number = host.speed.number,
+                                   .command = host.speed.command,
+                                   .threads = options_of(process).get("threads"),
+                                   .needed = !host.cells.has_value() && needs_speeds,
+                                   .cpus = cpu_shares[process].cpus});
 }
 
 Options Coordinator::Impl::options_of(std::uint32_t process) const {
@@ -420,10 +426,6 @@ void use_loadable_files(std::vector<wire::ProgramText>& programs) {
 }
 
 }  // namespace
-
-bool Coordinator::Impl::keeps_any() const {
-  return std::ranges::any_of(job.cluster.hosts, &cluster::ClusterHost::process);
-}
 
 void Coordinator::Impl::prepare_all() {
   std::vector<cluster::HostSpeed> speeds;
@@ -525,10 +527,17 @@ void Coordinator::Impl::plan_all() {
   to_do.suspect = [this](std::uint32_t part, const std::string& why) { suspect(part, why); };
   overseer.emplace(plan.names, cells, job.cluster.options.deadlock_report, std::move(to_do));
   phase = Phase::loading;
+  // It tells of each process, to each: one copy for all, unless they have ways of their own.
+  const auto body = ways.of.empty() ? std::make_shared<const wire::Bytes>(wire::encode(plan)) : nullptr;
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
-    nodes[process]->stage = Stage::loading;
-    plan.ways = ways.of.empty() ? std::vector<wire::PlannedWay>() : std::move(ways.of[process]);
-    tell(process, plan);
+    KnownNode& node = *nodes[process];
+    node.stage = Stage::loading;
+    if (body == nullptr) {
+      plan.ways = std::move(ways.of[process]);
+      tell(process, plan);
+    } else if (node.connection != nullptr) {
+      node.connection->send_shared(wire::Plan::type, body);
+    }
   }
   for (const Chain& chain : ways.chains) relays->join(chain);
 }
@@ -592,8 +601,8 @@ void Coordinator::Impl::end_by_force() {
 
 /// Ends the loop when every node has gone or was never here.
 void Coordinator::Impl::check_over() {
-  const bool all = std::ranges::all_of(nodes, [&](const auto& node) {
-    return node->stage == Stage::gone || (phase == Phase::ending && node->connection == nullptr);
+  const bool all = all_nodes([this](const KnownNode& node) {
+    return node.stage == Stage::gone || (phase == Phase::ending && node.connection == nullptr);
   });
   if (!all) return;
   phase = Phase::over;
@@ -617,6 +626,7 @@ void Coordinator::Impl::take_finished(std::uint32_t process, const wire::Finishe
 /// A process that has ended without having called MPI is nobody's rank. That matters if others have called, which wait
 /// until all have.
 void Coordinator::Impl::check_all_come() {
+  if (!keeps_any()) return;
   const auto ended = std::ranges::find_if(nodes, [](const auto& node) { return node->stage >= Stage::finished; });
   const auto waits = std::ranges::find(nodes, Stage::prepared, &KnownNode::stage);
   if (phase != Phase::preparing || ended == nodes.end() || waits == nodes.end()) return;
@@ -791,9 +801,10 @@ void Coordinator::Impl::pulse() {
   pulse_timer.start(period, [this] { pulse(); });
 }
 
-/// Notes whom a failure is about, if it is the first.
+/// Notes whom the failure is about, until it is told.
 void Coordinator::Impl::blame(std::uint32_t process) {
-  if (phase < Phase::ending && failure.empty()) result.lost.push_back(process);
+  const bool is_known = std::ranges::find(result.lost, process) != result.lost.end();
+  if (phase < Phase::ending && !is_known) result.lost.push_back(process);
 }
 
 void Coordinator::Impl::lose(std::uint32_t process, const std::string& why) {

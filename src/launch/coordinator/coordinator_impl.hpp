@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -114,9 +115,18 @@ class Coordinator::Impl {
   void close_streams();
   wire::ConnectionEvents welcome(const std::shared_ptr<wire::Connection>& connection, std::uint32_t process);
   void take_hello(std::uint32_t process, std::span<const std::byte> body);
-  [[nodiscard]] bool all_at(Stage stage) const;
+  [[nodiscard]] bool all_at(Stage stage);
+  /// Whether all nodes are so. It is asked after each message of a node, so it begins with the node that was not so the
+  /// last time: N questions that end in "all" take some N steps, not N^2.
+  template <class IsSo>
+  [[nodiscard]] bool all_nodes(IsSo&& is_so) {
+    for (std::size_t i = 0; i < nodes.size(); ++i, last_not_so = (last_not_so + 1) % nodes.size())
+      if (!is_so(*nodes[last_not_so])) return false;
+    return true;
+  }
   void advance();
-  void measure_some();
+  void measure_all();
+  void measure_next(const std::string& computer);
   [[nodiscard]] Options options_of(std::uint32_t process) const;
   void prepare_all();
   [[nodiscard]] bool any_auto() const;
@@ -124,7 +134,7 @@ class Coordinator::Impl {
   void describe_plan();
   void plan_all();
   void go();
-  [[nodiscard]] bool keeps_any() const;
+  [[nodiscard]] bool keeps_any() const { return some_kept; }
   [[nodiscard]] bool keeps(std::uint32_t process) const { return job.cluster.hosts[process].process; }
   void check_all_come();
 
@@ -222,6 +232,10 @@ class Coordinator::Impl {
   std::chrono::nanoseconds stood_still{0};  // this process, at that time
   std::optional<wire::Acceptor> acceptor;   // None if no node calls back.
   std::vector<std::unique_ptr<KnownNode>> nodes;
+  std::size_t last_not_so = 0;  // all_nodes()
+  bool some_kept = false;       // some process is an ordinary one
+  bool needs_speeds = false;
+  std::map<std::string, std::deque<std::uint32_t>> unmeasured;  // by computer
   Phase phase = Phase::calling;
   std::vector<cluster::CpuShare> cpu_shares;
   cluster::Shares shares;

@@ -57,7 +57,9 @@ bool Coordinator::Impl::take_of_start(std::uint32_t process, wire::MessageType t
     case wire::MessageType::speed:
       return with<wire::SpeedIs>(body, [&](const wire::SpeedIs& is) {
         if (node.stage == Stage::measuring) node.speed = {is.speed, is.threads};
-        return moves(Stage::measuring, Stage::measured);
+        const bool moved = moves(Stage::measuring, Stage::measured);
+        if (phase == Phase::measuring) measure_next(node.hello.host_id);
+        return moved;
       });
     case wire::MessageType::prepared:
       return with<wire::Prepared>(body, [&](const wire::Prepared& prepared) {

@@ -94,7 +94,7 @@ const char* limit_text(Limit limit) {
 }
 
 /// As a JSON string.
-std::string quoted(std::string_view text) {
+std::string json_text(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -110,14 +110,14 @@ std::string quoted(std::string_view text) {
 }
 
 std::string json_pair(const Matrix& matrix, std::uint32_t from, std::uint32_t to) {
-  std::string text = fmt::format(R"({{"from": {}, "to": {}, )", quoted(matrix.name(from)), quoted(matrix.name(to)));
+  std::string text = fmt::format(R"({{"from": {}, "to": {}, )", json_text(matrix.name(from)), json_text(matrix.name(to)));
   const Measurement* const m = matrix.find(from, to);
-  if (m == nullptr) return text + fmt::format(R"("problem": {}}})", quoted(matrix.why_not(from, to)));
+  if (m == nullptr) return text + fmt::format(R"("problem": {}}})", json_text(matrix.why_not(from, to)));
   return text + fmt::format(R"("round_trip_ms": {:.6g}, "round_trip_median_ms": {:.6g}, "mbyte_per_second": {:.6g}, )"
                             R"("streams": {}, "sent_again": {:.4g}, "sender_cores": {:.3g}, "receiver_cores": {:.3g}, )"
                             R"("limit": {}}})",
                             1e3 * m->round_trip, 1e3 * m->round_trip_median, m->rate() / 1e6, m->streams, m->loss(),
-                            m->sender_cores, m->receiver_cores, quoted(limit_text(m->limit())));
+                            m->sender_cores, m->receiver_cores, json_text(limit_text(m->limit())));
 }
 
 std::string json_list(const std::vector<std::string>& elements) {
@@ -147,16 +147,16 @@ std::string json_report(const Matrix& matrix, const std::string& file, double se
   for (std::uint32_t from = 0; from < matrix.hosts(); ++from) {
     const std::string& problem = matrix.problem(from);
     hosts.push_back(problem.empty()
-                        ? fmt::format(R"({{"name": {}}})", quoted(matrix.name(from)))
-                        : fmt::format(R"({{"name": {}, "problem": {}}})", quoted(matrix.name(from)), quoted(problem)));
+                        ? fmt::format(R"({{"name": {}}})", json_text(matrix.name(from)))
+                        : fmt::format(R"({{"name": {}, "problem": {}}})", json_text(matrix.name(from)), json_text(problem)));
     for (std::uint32_t to = 0; to < matrix.hosts(); ++to)
       if (to != from) pairs.push_back(json_pair(matrix, from, to));
   }
-  for (const std::string& line : find_outliers(matrix)) outliers.push_back(quoted(line));
+  for (const std::string& line : find_outliers(matrix)) outliers.push_back(json_text(line));
   return fmt::format(
       "{{\n  \"file\": {},\n  \"seconds\": {:g},\n  \"hosts\": {},\n  \"pairs\": {},\n"
       "  \"outliers\": {}\n}}\n",
-      quoted(file), seconds, json_list(hosts), json_list(pairs), json_list(outliers));
+      json_text(file), seconds, json_list(hosts), json_list(pairs), json_list(outliers));
 }
 
 std::string picture_script(const Matrix& matrix, const std::string& path) {

@@ -42,6 +42,54 @@ constexpr std::size_t read_bytes = std::size_t{16} << 10;
 constexpr std::size_t small_bytes_max = std::size_t{64} << 10;
 constexpr std::chrono::seconds farewell{1};
 
+/// What waits to be written: bytes of its own, and bodies that others have too.
+class Outgoing {
+ public:
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::vector<asio::const_buffer> buffers() const {
+    std::vector<asio::const_buffer> all;
+    for (const Piece& piece : pieces_) {
+      all.push_back(asio::buffer(piece.own));
+      if (piece.shared != nullptr) all.push_back(asio::buffer(*piece.shared));
+    }
+    return all;
+  }
+  /// Lets `add` append to a buffer, and returns what it has appended, valid until the next call.
+  template <class Add>
+  std::span<const std::byte> append(Add&& add) {
+    if (pieces_.empty() || pieces_.back().shared != nullptr) pieces_.emplace_back();
+    Bytes& own = pieces_.back().own;
+    const std::size_t before = own.size();
+    add(own);
+    size_ += own.size() - before;
+    return std::span<const std::byte>(own).subspan(before);
+  }
+  void share(std::shared_ptr<const Bytes> body) {
+    append([](Bytes&) {});
+    size_ += body->size();
+    pieces_.back().shared = std::move(body);
+  }
+  /// Keeps the memory of usual messages for the next ones, and no more.
+  void clear() {
+    size_ = 0;
+    if (pieces_.empty()) return;
+    pieces_.resize(1);
+    pieces_.front().shared.reset();
+    pieces_.front().own.clear();
+    if (pieces_.front().own.capacity() > kept_bytes_max) pieces_.front().own = {};
+  }
+
+ private:
+  static constexpr std::size_t kept_bytes_max = std::size_t{64} << 10;
+  struct Piece {
+    Bytes own{};
+    std::shared_ptr<const Bytes> shared{};  ///< Behind it.
+  };
+  std::vector<Piece> pieces_;
+  std::size_t size_ = 0;  // invariant: of all pieces
+};
+
 /// A connected socket, perhaps with TLS on it, or a pair of descriptors.
 class Wire {
  public:
@@ -54,7 +102,7 @@ class Wire {
     std::visit([&](auto& stream) { stream.async_read_some(into, std::move(handler)); }, stream_);
   }
   template <class Handler>
-  void write(asio::const_buffer bytes, Handler handler) {
+  void write(const std::vector<asio::const_buffer>& bytes, Handler handler) {
     if (tls_) return asio::async_write(*tls_, bytes, std::move(handler));
     std::visit([&](auto& stream) { asio::async_write(stream, bytes, std::move(handler)); }, stream_);
   }
@@ -179,23 +227,19 @@ class StreamConnection final : public Connection, public std::enable_shared_from
   }
 
   void send_encoded(MessageType type, std::span<const std::byte> body) override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (dead_) return;
-      if (waiting_.size() + body.size() > settings_.waiting_bytes_max) {
-        dead_ = true;
-        waiting_ = {};
-        asio::post(loop_.io(), [self = shared_from_this()] {
-          self->end(ConnectionEnd::silent, fmt::format("it has stopped reading: more than {} MiB wait for it",
-                                                       self->settings_.waiting_bytes_max >> 20));
-        });
-        return;
-      }
-      append_sealed(type, body);
-      if (writing_) return;
-      writing_ = true;
-    }
-    asio::post(loop_.io(), [self = shared_from_this()] { self->write(); });
+    send_by(body.size(), [&] {
+      const auto message = waiting_.append([&](Bytes& to) { append_message(to, type, body); });
+      if (sent_seal_) seal(type, message);
+    });
+  }
+
+  void send_shared(MessageType type, std::shared_ptr<const Bytes> body) override {
+    send_by(body->size(), [&] {
+      const auto head = waiting_.append([&](Bytes& to) { append_head(to, type, body->size()); });
+      if (sent_seal_) sent_seal_->cover(head);
+      waiting_.share(body);
+      if (sent_seal_) seal(type, *body);
+    });
   }
 
   void listen(ConnectionEvents events) override { events_ = std::move(events); }
@@ -303,15 +347,33 @@ class StreamConnection final : public Connection, public std::enable_shared_from
     return comm::equal_in_constant_time(received_seal_->of(message), behind.first(Seal::bytes));
   }
 
-  /// Call with the mutex held.
-  void append_sealed(MessageType type, std::span<const std::byte> body) {
-    const std::size_t begin = waiting_.size();
-    append_message(waiting_, type, body);
-    if (!sent_seal_) return;
-    const std::span<const std::byte> message = std::span(waiting_).subspan(begin);
-    if (!Seal::has_own(type)) return sent_seal_->cover(message);
-    const auto seal = sent_seal_->of(message);
-    waiting_.insert(waiting_.end(), seal.begin(), seal.end());
+  /// Sends what `append` adds to waiting_, with a body of so many bytes. `append` is called with the mutex held.
+  template <class Append>
+  void send_by(std::size_t bytes, Append&& append) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (dead_) return;
+      if (waiting_.size() + bytes > settings_.waiting_bytes_max) {
+        dead_ = true;
+        waiting_ = {};
+        asio::post(loop_.io(), [self = shared_from_this()] {
+          self->end(ConnectionEnd::silent, fmt::format("it has stopped reading: more than {} MiB wait for it",
+                                                       self->settings_.waiting_bytes_max >> 20));
+        });
+        return;
+      }
+      append();
+      if (writing_) return;
+      writing_ = true;
+    }
+    asio::post(loop_.io(), [self = shared_from_this()] { self->write(); });
+  }
+
+  /// Adds the seal of the last message, of which `rest` is what it does not cover yet. Call with the mutex held.
+  void seal(MessageType type, std::span<const std::byte> rest) {
+    if (!Seal::has_own(type)) return sent_seal_->cover(rest);
+    const auto seal = sent_seal_->of(rest);
+    waiting_.append([&seal](Bytes& to) { to.insert(to.end(), seal.begin(), seal.end()); });
   }
 
   void write() {
@@ -328,7 +390,7 @@ class StreamConnection final : public Connection, public std::enable_shared_from
       if (closing_) wire_.finish();
       return;
     }
-    wire_.write(asio::buffer(under_way_), [self = shared_from_this()](const error_code& error, std::size_t) {
+    wire_.write(under_way_.buffers(), [self = shared_from_this()](const error_code& error, std::size_t) {
       if (self->ended_) return;
       // The peer's last bytes may still tell why it went. The reader finds out.
       if (error) return self->stop_writing();
@@ -387,10 +449,10 @@ class StreamConnection final : public Connection, public std::enable_shared_from
   bool ended_ = false;
   bool closing_ = false;
   bool trusted_ = false;
-  bool sent_ = false;  // since the last tick
-  Bytes under_way_;    // the system has it, or part of it
-  std::mutex mutex_;   // of what follows
-  Bytes waiting_;
+  bool sent_ = false;   // since the last tick
+  Outgoing under_way_;  // the system has it, or part of it
+  std::mutex mutex_;    // of what follows
+  Outgoing waiting_;
   std::optional<Seal> sent_seal_;
   bool writing_ = false;
   bool open_ = false;

@@ -59,6 +59,8 @@ class Connection {
     send_encoded(Message::type, encode(message));
   }
   virtual void send_encoded(MessageType type, std::span<const std::byte> body) = 0;
+  /// The same for a body that many connections send. None of them copies it.
+  virtual void send_shared(MessageType type, std::shared_ptr<const Bytes> body) = 0;
 
   /// From now on `events` are called, and no others. Loop's thread.
   virtual void listen(ConnectionEvents events) = 0;

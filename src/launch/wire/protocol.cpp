@@ -37,10 +37,14 @@ std::array<std::byte, Seal::bytes> Seal::of(std::span<const std::byte> message) 
   return seal;
 }
 
-void append_message(Bytes& to, MessageType type, std::span<const std::byte> body) {
-  const auto length = static_cast<std::uint32_t>(body.size());
+void append_head(Bytes& to, MessageType type, std::size_t bytes) {
+  const auto length = static_cast<std::uint32_t>(bytes);
   for (std::size_t i = 0; i < sizeof length; ++i) to.push_back(std::byte(length >> (8 * i) & 0xff));
   to.push_back(static_cast<std::byte>(type));
+}
+
+void append_message(Bytes& to, MessageType type, std::span<const std::byte> body) {
+  append_head(to, type, body.size());
   to.insert(to.end(), body.begin(), body.end());
 }
 

@@ -131,6 +131,8 @@ class Seal {
   Bytes covered_;
 };
 
+/// Appends the head of a message with a body of so many bytes.
+void append_head(Bytes& to, MessageType type, std::size_t bytes);
 /// Appends a whole message, with its head.
 void append_message(Bytes& to, MessageType type, std::span<const std::byte> body);
 template <class Message>

@@ -261,6 +261,7 @@ TEST_F(TwoNodes, OneThatCannotCallsTheStartOff) {
   const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 2);
   EXPECT_EQ(said_, Lines{"b is not ready: no memory for 7 cells; nothing was started"});
+  EXPECT_EQ(result.lost, std::vector<std::uint32_t>{1});
   a_.wait_for("refused: " + said_[0]);
   EXPECT_FALSE(a_.was_told("go"));
 }
@@ -278,6 +279,7 @@ TEST_F(TwoNodes, OneThatGoesWhileTheyRunEndsTheRun) {
   EXPECT_EQ(result.status, static_cast<int>(ExitStatus::peer_lost));
   ASSERT_EQ(said_.size(), 1U);
   EXPECT_TRUE(said_[0].starts_with("b (cell 1) is lost: its connection was closed")) << said_[0];
+  EXPECT_EQ(result.lost, std::vector<std::uint32_t>{1});
   a_.wait_for("stop");
 }
 
@@ -289,6 +291,7 @@ TEST_F(TwoNodes, OneThatReportsBeforeTheEndEndsTheRun) {
   const coordinator::JobResult result = run();
   EXPECT_EQ(result.status, 143);
   EXPECT_EQ(said_, Lines{"b (cell 1) is lost: stopped by signal 15; the machine stops"});
+  EXPECT_EQ(result.lost, std::vector<std::uint32_t>{1});
   a_.wait_for("stop");
   b_.wait_for("leave");
 }

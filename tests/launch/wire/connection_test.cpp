@@ -142,6 +142,33 @@ TEST_P(Secured, MessagesArriveInOrderBothWays) {
   }
 }
 
+TEST_P(Secured, SharedBodiesArriveInOrderWithOthers) {
+  listen(GetParam());
+  wire::Plan plan;
+  plan.machine = "machine";
+  plan.endpoints = std::vector<std::string>(20'000, "tcp=10.0.0.1:40000");
+  const auto body = std::make_shared<const wire::Bytes>(wire::encode(plan));
+  constexpr std::uint32_t count = 20;
+  on_message_ = [&] {
+    if (got_.size() == 3 * count) loop_.stop();
+  };
+  call(settings_.key, [&](std::shared_ptr<wire::Connection> connection) {
+    caller_ = std::move(connection);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      caller_->send(wire::Written{i});
+      caller_->send_shared(wire::Plan::type, body);
+      caller_->send_shared(wire::MessageType::go, std::make_shared<const wire::Bytes>());
+    }
+  });
+  loop_.run();
+  ASSERT_EQ(got_.size(), 3 * count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    EXPECT_EQ(wire::decode<wire::Written>(got_[3 * i].second)->bytes, i);
+    EXPECT_EQ(got_[3 * i + 1].second, *body);
+    EXPECT_EQ(got_[3 * i + 2].first, wire::MessageType::go);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Secured, ::testing::Values(comm::Secure::off, comm::Secure::auth, comm::Secure::tls));
 
 /// Stands between a node and the launcher and changes a word of what the node says.
