@@ -24,12 +24,13 @@ Queue::Queue(const Policy& policy) : policy_(policy) { policy_.tasks_max = std::
 
 TaskNumber Queue::number_of(Index index) const noexcept { return tasks_[index].generation << index_bits | index; }
 
-Queue::Task* Queue::find(TaskNumber number) noexcept {
-  const auto index = static_cast<Index>(number & index_mask);
-  if (index >= tasks_.size()) return nullptr;
-  Task& task = tasks_[index];
-  return task.state != State::free && task.generation == number >> index_bits ? &task : nullptr;
+bool Queue::is_held(TaskNumber number) const noexcept {
+  const std::size_t place = place_of(number);
+  return place < tasks_.size() && tasks_[place].state != State::free &&
+         tasks_[place].generation == number >> index_bits;
 }
+
+Queue::Task* Queue::find(TaskNumber number) noexcept { return is_held(number) ? &tasks_[place_of(number)] : nullptr; }
 
 void Queue::append(List& list, Task& task) noexcept {
   const Index index = index_of(task);
@@ -53,13 +54,15 @@ void Queue::remove(List& list, Task& task) noexcept {
   task.previous = task.next = no_index;
 }
 
+std::size_t Queue::place_of(TaskNumber number) noexcept { return number & index_mask; }
+
 bool Queue::has_room(std::uint64_t bytes) const noexcept {
   if (held_ == 0) return policy_.tasks_max > 0;
   return held_ < policy_.tasks_max && held_bytes_ <= policy_.bytes_max && bytes <= policy_.bytes_max - held_bytes_;
 }
 
 std::optional<TaskNumber> Queue::submit(const Terms& terms) {
-  if (!has_room(terms.bytes)) return std::nullopt;
+  if (!has_room(terms.bytes) && !(terms.beyond && held_ < index_mask)) return std::nullopt;
   if (free_.empty()) {
     free_.reserve(tasks_.size() + 1);  // end() must not fail
     tasks_.emplace_back();
@@ -126,6 +129,11 @@ void Queue::retire(WorkerNumber number) {
 std::size_t Queue::held_by(WorkerNumber number) const {
   const auto found = workers_.find(number);
   return found == workers_.end() ? 0 : found->second.held.size();
+}
+
+bool Queue::runs_for_nothing(WorkerNumber number) const {
+  const auto found = workers_.find(number);
+  return found != workers_.end() && !found->second.held.empty() && !is_held(found->second.held.front());
 }
 
 /// How many tasks the worker should hold.
@@ -243,6 +251,27 @@ void Queue::give(Time now, const std::function<void(WorkerNumber, const std::vec
     take(number, now, tasks);
     if (!tasks.empty()) to(number, tasks);
   }
+}
+
+void Queue::hand_over(TaskNumber number, WorkerNumber from, WorkerNumber to, Time now) {
+  const auto giver = workers_.find(from);
+  const auto taker = workers_.find(to);
+  if (giver == workers_.end() || taker == workers_.end()) return;
+  std::deque<TaskNumber>& held = giver->second.held;
+  const auto place = std::ranges::find(held, number);
+  if (place == held.end()) return;
+  const bool was_first = place == held.begin();
+  end_run(from, number);
+  held.erase(place);
+  if (was_first) begin_first(from, giver->second, now);
+  giver->second.alone = false;
+  note_hungry(from, giver->second);
+  if (Task* task = find(number); task != nullptr) {
+    std::ranges::replace(task->holders, from, to);
+    taker->second.alone = task->alone;
+  }
+  taker->second.held.push_back(number);
+  if (taker->second.held.size() == 1) begin_first(to, taker->second, now);
 }
 
 /// Whether it has retries left. Then it waits behind the others.

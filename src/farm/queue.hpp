@@ -28,20 +28,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "aplib/farm_outcome.hpp"
+
 namespace aplib::farm {
 
 using Time = std::chrono::nanoseconds;  ///< Since a moment that the owner chooses. Never runs backwards.
 using TaskNumber = std::uint64_t;       ///< Never used twice.
 using WorkerNumber = std::uint32_t;     ///< Never used twice.
-
-enum class Outcome : std::uint8_t {
-  done,
-  failed,
-  timed_out,
-  crashed,  ///< Its workers died, as often as the limit allows.
-  cancelled,
-  last = cancelled,
-};
 
 struct Policy {
   std::uint64_t tasks_max = 1'000'000;  ///< Held at once, waiting or given; below 2^24.
@@ -61,6 +54,7 @@ struct Terms {
   std::uint64_t bytes = 0;
   std::uint32_t retries = 0;  ///< Further runs of a task that fails or takes too long.
   Time timeout{0};            ///< Of one run. 0: none.
+  bool beyond = false;        ///< Taken though there is no room: of a submitter that may not wait.
 };
 
 /// What the owner does. `stop`: the worker's run of the task is of no use; the owner ends it, if it can, and reports
@@ -94,6 +88,9 @@ class Queue {
   /// Calls `to` for hungry workers as long as there is something for them.
   void give(Time now, const std::function<void(WorkerNumber, const std::vector<TaskNumber>&)>& to);
 
+  /// A task that `from` holds and has not begun is `to`'s from now on, behind what that holds.
+  void hand_over(TaskNumber task, WorkerNumber from, WorkerNumber to, Time now);
+
   enum class Verdict : std::uint8_t {
     counts,  ///< The task has ended so.
     again,   ///< It runs again, or still runs elsewhere.
@@ -107,6 +104,8 @@ class Queue {
   /// Nothing: only events change something.
   [[nodiscard]] std::optional<Time> next_time() const;
 
+  /// Where an owner may keep what it knows of the task: a small number, which no other task has at the same time.
+  [[nodiscard]] static std::size_t place_of(TaskNumber task) noexcept;
   [[nodiscard]] bool has_room(std::uint64_t bytes) const noexcept;
   [[nodiscard]] std::uint64_t held() const noexcept { return held_; }
   [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_; }
@@ -114,6 +113,8 @@ class Queue {
   [[nodiscard]] std::size_t workers() const noexcept { return workers_.size(); }
   /// Tasks that this worker has not finished.
   [[nodiscard]] std::size_t held_by(WorkerNumber worker) const;
+  /// Its run is of a task that has ended.
+  [[nodiscard]] bool runs_for_nothing(WorkerNumber worker) const;
 
  private:
   using Index = std::uint32_t;
@@ -150,6 +151,7 @@ class Queue {
 
   [[nodiscard]] TaskNumber number_of(Index index) const noexcept;
   [[nodiscard]] Task* find(TaskNumber task) noexcept;
+  [[nodiscard]] bool is_held(TaskNumber task) const noexcept;
   [[nodiscard]] Index index_of(const Task& task) const noexcept { return static_cast<Index>(&task - tasks_.data()); }
   void append(List& list, Task& task) noexcept;
   void prepend(List& list, Task& task) noexcept;

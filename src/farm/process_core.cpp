@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+// Tasks in other processes. One thread, the dispatcher, speaks to all of them: it hands out what the queue gives, and
+// reads results. A worker that dies is replaced.
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "base/os/descriptor.hpp"
+#include "base/os/local_socket.hpp"
+#include "base/os/time.hpp"
+#include "farm/core.hpp"
+#include "farm/messages.hpp"
+#include "farm/nursery.hpp"
+
+namespace aplib::farm::detail {
+namespace {
+
+/// A worker may keep a result for so long, to send several at once.
+constexpr Time report_after = std::chrono::milliseconds(1);
+/// A run that is of no use any more may go on for so long, before its worker is replaced.
+constexpr Time useless_run = std::chrono::milliseconds(100);
+/// Without room for a process, the dispatcher tries again after that.
+constexpr Time make_again = std::chrono::milliseconds(100);
+
+Time steady_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
+/// One task, in a worker.
+void run_task(const RunTask& task, Bytes& out) {
+  RunEnded ended{.number = task.number};
+  Bytes result;
+  const Time begun = steady_now();
+  try {
+    const Stub stub = stub_at(task.function);
+    if (stub == nullptr) throw TaskError(Outcome::failed, "the worker does not have its function");
+    result = stub(task.arguments);
+  } catch (const std::exception& error) {
+    ended.outcome = Outcome::failed;
+    const auto text = std::as_bytes(std::span(error.what(), std::strlen(error.what())));
+    result.assign(text.begin(), text.end());
+  } catch (...) {
+    ended.outcome = Outcome::failed;
+    const auto text = std::as_bytes(std::span("it threw something that is no std::exception"));
+    result.assign(text.begin(), text.end() - 1);
+  }
+  ended.nanoseconds = static_cast<std::uint64_t>((steady_now() - begun).count());
+  ended.result = result;
+  append_message(out, ended);
+}
+
+/// What a worker does until its farm is gone.
+void serve(int channel) {
+  is_worker = true;
+  MessageStream stream;
+  Bytes out;
+  Bytes bytes(std::size_t{256} << 10);
+  Time sent = steady_now();
+  const auto flush = [&] {
+    std::fflush(nullptr);
+    const bool good = os::send_all(channel, out);
+    out.clear();
+    sent = steady_now();
+    return good;
+  };
+  for (;;) {
+    while (const auto task = stream.next<RunTask>()) {
+      run_task(*task, out);
+      if (steady_now() - sent >= report_after && !flush()) return;
+    }
+    if (stream.bad() || (!out.empty() && !flush())) return;
+    const ssize_t count = ::recv(channel, bytes.data(), bytes.size(), 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return;
+    stream.add(std::span(bytes).first(static_cast<std::size_t>(count)));
+  }
+}
+
+struct Worker {
+  Nursery::Child child;
+  MessageStream in{};
+  Bytes out{};
+  std::size_t sent = 0;  // of out
+  Time useless_until = Time::max();
+  bool lost = false;
+};
+
+class ProcessCore final : public Core {
+ public:
+  ProcessCore(const Options& options, unsigned workers)
+      : Core(options,
+             {.tasks_max = options.tasks_max,
+              .bytes_max = options.bytes_max,
+              .crash_limit = options.crash_limit,
+              .copies = options.copies},
+             workers),
+        nursery_(std::in_place, &serve),
+        functions_(stub_count()) {
+    for (unsigned i = 0; i < workers; ++i) add_worker();
+    dispatcher_ = std::thread([this] { dispatch(); });
+  }
+
+ private:
+  void prepare(TaskState& task) override {
+    if (!task.send(task.function, task.arguments)) {
+      throw Error(
+          Errc::bad_argument,
+          "farm: this task cannot go to another process: its callable must be trivially copyable, its arguments "
+          "and its result numbers, strings, vectors or structures with list() (aplib/farm_bytes.hpp); or use "
+          "Where::threads");
+    }
+    if (task.function >= functions_) {
+      throw Error(Errc::bad_argument,
+                  "farm: this task's code was loaded after the farm was made, so the workers do not have it; make the "
+                  "farm after dlopen()");
+    }
+  }
+
+  void wake() override {
+    if (std::exchange(asleep_, false)) event_.signal();
+  }
+
+  void end_workers() override {
+    event_.signal();
+    dispatcher_.join();
+    for (auto& [number, worker] : crew_) static_cast<void>(nursery_->end(worker.child.process));
+    crew_.clear();
+    nursery_.reset();
+  }
+
+  void add_worker() {
+    Nursery::Child child = nursery_->make();
+    const std::lock_guard lock(mutex_);
+    crew_[queue_.join()] = Worker{.child = std::move(child)};
+  }
+
+  void dispatch() {
+    EndedTasks ended;
+    for (;;) {
+      std::optional<Time> until;
+      {
+        const std::lock_guard lock(mutex_);
+        if (closing_) return;
+        until = hand_out(ended);
+        asleep_ = true;
+      }
+      tell(ended);
+      for (auto& [number, worker] : crew_) send_rest(worker);
+      wait(until);
+      receive(ended);
+      replace_lost(ended);
+      tell(ended);
+    }
+  }
+
+  /// What the queue wants done now. Returns when it wants to be asked again. The lock is held.
+  std::optional<Time> hand_out(EndedTasks& ended) {
+    const Time time = now();
+    queue_.tick(time, actions_);
+    act(ended, "");
+    queue_.give(time, [this](WorkerNumber number, const std::vector<TaskNumber>& tasks) {
+      Worker& worker = crew_.at(number);
+      for (const TaskNumber task : tasks) {
+        const TaskState& state = task_of(task);
+        append_message(worker.out, RunTask{.number = task, .function = state.function, .arguments = state.arguments});
+      }
+    });
+    std::optional<Time> until = queue_.next_time();
+    for (auto& [number, worker] : crew_) {
+      if (!queue_.runs_for_nothing(number))
+        worker.useless_until = Time::max();
+      else if (worker.useless_until == Time::max())
+        worker.useless_until = time + useless_run;
+      if (worker.useless_until <= time) worker.lost = true;
+      if (worker.useless_until != Time::max()) until = std::min(until.value_or(Time::max()), worker.useless_until);
+      if (worker.lost) until = time;
+    }
+    if (crew_.size() < workers_) until = std::min(until.value_or(Time::max()), time + make_again);
+    return until;
+  }
+
+  /// The lock is held.
+  void act(EndedTasks& ended, const std::string& why) {
+    for (const Action& action : std::exchange(actions_, {})) {
+      if (action.kind == Action::Kind::ended) {
+        const std::string text = action.outcome == Outcome::crashed && !why.empty() ? " (" + why + ")" : "";
+        ended.push_back(
+            {.task = release(action.task), .outcome = action.outcome, .error = error_of(action.outcome, text)});
+        continue;
+      }
+      // Other runs that are of no use may end by themselves for a while: hand_out().
+      const auto worker = crew_.find(action.worker);
+      if (worker != crew_.end() && action.outcome == Outcome::timed_out) worker->second.lost = true;
+    }
+  }
+
+  static void send_rest(Worker& worker) {
+    while (worker.sent < worker.out.size() && !worker.lost) {
+      const ssize_t count = ::send(worker.child.channel.get(), worker.out.data() + worker.sent,
+                                   worker.out.size() - worker.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && (errno == EAGAIN || errno == ENOBUFS)) return;
+      if (count < 0) worker.lost = true;
+      worker.sent += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
+    }
+    worker.out.clear();
+    worker.sent = 0;
+  }
+
+  void wait(std::optional<Time> until) {
+    polled_.clear();
+    polled_.push_back({event_.get(), POLLIN, 0});
+    for (const auto& [number, worker] : crew_) {
+      const short wanted = worker.out.empty() ? POLLIN : POLLIN | POLLOUT;
+      polled_.push_back({worker.child.channel.get(), wanted, 0});
+    }
+    const timespec left = os::timespec_of(until.value_or(Time{0}) - now());
+    if (::ppoll(polled_.data(), polled_.size(), until ? &left : nullptr, nullptr) < 0)
+      for (pollfd& each : polled_) each.revents = 0;
+    event_.clear();
+    const std::lock_guard lock(mutex_);
+    asleep_ = false;
+  }
+
+  void receive(EndedTasks& ended) {
+    std::size_t place = 1;
+    for (auto& [number, worker] : crew_) {
+      if ((polled_[place++].revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
+      const ssize_t count = ::recv(worker.child.channel.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+      if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      if (count <= 0) {
+        worker.lost = true;
+        continue;
+      }
+      worker.in.add(std::span(buffer_).first(static_cast<std::size_t>(count)));
+      const std::lock_guard lock(mutex_);
+      while (const auto report = worker.in.next<RunEnded>()) note(number, *report, ended);
+      worker.lost = worker.lost || worker.in.bad();
+      act(ended, "");
+    }
+  }
+
+  /// The lock is held.
+  void note(WorkerNumber number, const RunEnded& report, EndedTasks& ended) {
+    const std::shared_ptr<TaskState> task = share_if_held(report.number);
+    Outcome outcome = report.outcome == Outcome::done ? Outcome::done : Outcome::failed;
+    std::string text(reinterpret_cast<const char*>(report.result.data()),
+                     outcome == Outcome::failed ? report.result.size() : 0);
+    if (outcome == Outcome::done && task != nullptr && !task->ended() && !task->receive(report.result)) {
+      outcome = Outcome::failed;
+      text = "what came back is no result of its type";
+    }
+    const Time ran(static_cast<Time::rep>(std::min<std::uint64_t>(report.nanoseconds, INT64_MAX)));
+    if (queue_.finished(number, report.number, outcome, ran, now(), actions_) != Queue::Verdict::counts) return;
+    ended.push_back({.task = release(report.number),
+                     .outcome = outcome,
+                     .error = outcome == Outcome::done ? nullptr : error_of(outcome, text)});
+  }
+
+  void replace_lost(EndedTasks& ended) {
+    for (auto each = crew_.begin(); each != crew_.end();) {
+      if (!each->second.lost) {
+        ++each;
+        continue;
+      }
+      const std::string why = nursery_->end(each->second.child.process);
+      const std::lock_guard lock(mutex_);
+      queue_.died(each->first, actions_);
+      each = crew_.erase(each);
+      act(ended, why);
+    }
+    while (crew_.size() < workers_) {
+      try {
+        add_worker();
+      } catch (const Error& error) {
+        if (crew_.empty()) give_up(error.what(), ended);
+        return;
+      }
+    }
+  }
+
+  /// There are no workers, and none can be made: what waits would wait for ever.
+  void give_up(const std::string& why, EndedTasks& ended) {
+    const std::lock_guard lock(mutex_);
+    for (const std::shared_ptr<TaskState>& task : held_tasks()) {
+      if (!queue_.cancel(task->number, actions_)) continue;
+      ended.push_back(
+          {.task = release(task->number), .outcome = Outcome::failed, .error = error_of(Outcome::failed, why)});
+    }
+  }
+
+  std::optional<Nursery> nursery_;
+  const std::uint32_t functions_;
+  os::EventFd event_;
+  std::map<WorkerNumber, Worker> crew_;  // the dispatcher's
+  std::vector<pollfd> polled_;
+  Bytes buffer_ = Bytes(std::size_t{256} << 10);
+  bool asleep_ = false;  // guarded by mutex_
+  std::thread dispatcher_;
+};
+
+}  // namespace
+
+std::shared_ptr<Core> make_process_core(const Options& options, unsigned workers) {
+  return std::make_shared<ProcessCore>(options, workers);
+}
+
+}  // namespace aplib::farm::detail
