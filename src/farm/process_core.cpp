@@ -25,7 +25,7 @@ namespace aplib::farm::detail {
 namespace {
 
 /// A worker may keep a result for so long, to send several at once.
-constexpr Time report_after = std::chrono::milliseconds(1);
+constexpr Time results_kept = std::chrono::milliseconds(1);
 /// A run that is of no use any more may go on for so long, before its worker is replaced.
 constexpr Time useless_run = std::chrono::milliseconds(100);
 /// Without room for a process, the dispatcher tries again after that.
@@ -73,7 +73,7 @@ void serve(int channel) {
   for (;;) {
     while (const auto task = stream.next<RunTask>()) {
       run_task(*task, out);
-      if (steady_now() - sent >= report_after && !flush()) return;
+      if (steady_now() - sent >= results_kept && !flush()) return;
     }
     if (stream.bad() || (!out.empty() && !flush())) return;
     const ssize_t count = ::recv(channel, bytes.data(), bytes.size(), 0);

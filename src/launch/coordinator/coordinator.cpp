@@ -12,14 +12,12 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
-#include "base/log.hpp"
 #include "comm/mixed/mixed_port.hpp"
 #include "comm/tcp/address.hpp"
 #include "kernel/overseer.hpp"
 #include "kernel/process.hpp"
 #include "kernel/programs.hpp"
 #include "launch/coordinator/coordinator_impl.hpp"
-#include "launch/report.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/this_host.hpp"
 #include "launch/wire/connection.hpp"
@@ -839,53 +837,6 @@ void Coordinator::Impl::lose(std::uint32_t process, const std::string& why) {
 
 void Coordinator::Impl::misspoken(std::uint32_t process) {
   lose(process, "what it says is not this version's control protocol");
-}
-
-void Coordinator::Impl::process_said(std::uint32_t process, const std::string& line) {
-  KnownNode& node = *nodes[process];
-  const auto keep_in = [&node, &line](std::vector<std::string>& lines) {
-    if (lines.size() < kept_lines_max) {
-      lines.push_back(line);
-    } else {
-      ++node.lines_hidden;
-    }
-  };
-  if (!node.has_come()) return keep_in(node.early_lines);  // if the start fails, its message has them
-  if (reports_fault(line)) {
-    node.has_fault = true;
-    if (phase == Phase::running && !first_to_fail) first_to_fail = process;
-  }
-  if (first_to_fail && first_to_fail != process) return keep_in(node.late_lines);
-  say_of(process, line);
-}
-
-/// What processes have said since another one failed. Of a fault, and what came with it, the user has heard enough.
-void Coordinator::Impl::say_late_lines() {
-  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
-    KnownNode& node = *nodes[process];
-    for (const std::string& line : std::exchange(node.late_lines, {})) {
-      if (node.has_fault && first_to_fail != process) {
-        say_debug(fmt::format("{}: {}", node.name, line));
-      } else {
-        say_of(process, line);
-      }
-    }
-  }
-}
-
-void Coordinator::Impl::say_debug(const std::string& line) {
-  const LogLevel lowest = parse_log_level(job.cluster.options.log_level).value_or(LogLevel::warn);
-  if (lowest <= LogLevel::debug) actions.say("debug: " + line);
-}
-
-void Coordinator::Impl::say_of(std::uint32_t process, const std::string& line) {
-  KnownNode& node = *nodes[process];
-  if (node.lines_said == said_lines_max) {
-    ++node.lines_hidden;
-    return;
-  }
-  ++node.lines_said;
-  actions.say(fmt::format("{}: {}", node.name, line));
 }
 
 // ---- the coordinator, for its caller ----

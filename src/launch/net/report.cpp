@@ -110,7 +110,8 @@ std::string json_text(std::string_view text) {
 }
 
 std::string json_pair(const Matrix& matrix, std::uint32_t from, std::uint32_t to) {
-  std::string text = fmt::format(R"({{"from": {}, "to": {}, )", json_text(matrix.name(from)), json_text(matrix.name(to)));
+  std::string text =
+      fmt::format(R"({{"from": {}, "to": {}, )", json_text(matrix.name(from)), json_text(matrix.name(to)));
   const Measurement* const m = matrix.find(from, to);
   if (m == nullptr) return text + fmt::format(R"("problem": {}}})", json_text(matrix.why_not(from, to)));
   return text + fmt::format(R"("round_trip_ms": {:.6g}, "round_trip_median_ms": {:.6g}, "mbyte_per_second": {:.6g}, )"
@@ -146,9 +147,9 @@ std::string json_report(const Matrix& matrix, const std::string& file, double se
   std::vector<std::string> outliers;
   for (std::uint32_t from = 0; from < matrix.hosts(); ++from) {
     const std::string& problem = matrix.problem(from);
-    hosts.push_back(problem.empty()
-                        ? fmt::format(R"({{"name": {}}})", json_text(matrix.name(from)))
-                        : fmt::format(R"({{"name": {}, "problem": {}}})", json_text(matrix.name(from)), json_text(problem)));
+    hosts.push_back(problem.empty() ? fmt::format(R"({{"name": {}}})", json_text(matrix.name(from)))
+                                    : fmt::format(R"({{"name": {}, "problem": {}}})", json_text(matrix.name(from)),
+                                                  json_text(problem)));
     for (std::uint32_t to = 0; to < matrix.hosts(); ++to)
       if (to != from) pairs.push_back(json_pair(matrix, from, to));
   }
