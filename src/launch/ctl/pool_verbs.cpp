@@ -89,6 +89,7 @@ void start_keepers(const Pool& pool, const std::vector<std::size_t>& which, Star
     if (node.host.launch == LaunchKind::ssh) {
       const std::vector<std::string> master = start::SshMaster::options(pool.control(i));
       node.host.ssh_options.insert(node.host.ssh_options.begin(), master.begin(), master.end());
+      node.leaves_some = true;  // ssh itself leaves our group, but not the one by which it goes through a gateway
     } else {
       node.command = {"env", "-u", "SSH_CONNECTION"};  // which tells of this computer's own login
     }

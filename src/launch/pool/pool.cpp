@@ -52,7 +52,7 @@ bool same_computer(const cluster::ClusterHost& a, const cluster::ClusterHost& b)
   if (a.launch != b.launch || a.aprun != b.aprun) return false;
   if (a.standing_keeper != b.standing_keeper) return false;
   return a.launch == cluster::LaunchKind::local ||
-         (a.ssh_destination() == b.ssh_destination() && a.ssh_options == b.ssh_options);
+         (a.ssh_destination() == b.ssh_destination() && a.gateway == b.gateway && a.ssh_options == b.ssh_options);
 }
 
 void check_kinds(const cluster::Cluster& cluster) {

@@ -101,7 +101,7 @@ int open_end(pid_t pid) {
 
 }  // namespace
 
-Child::Child(const Command& command) {
+Child::Child(const Command& command) : leaves_some_(command.leaves_some) {
   std::vector<char*> words;
   words.reserve(command.argv.size() + 1);
   for (const std::string& word : command.argv) words.push_back(const_cast<char*>(word.c_str()));
@@ -189,7 +189,7 @@ std::optional<int> Child::ended() {
   const int rc = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
   if (rc == 0 && info.si_pid == 0) return std::nullopt;
   // The child's number names its group until it is waited for.
-  ::kill(-pid_, SIGKILL);
+  if (!leaves_some_ || info.si_code != CLD_EXITED) ::kill(-pid_, SIGKILL);
   int status = 0;
   if (rc != 0 || ::waitpid(pid_, &status, 0) != pid_) {
     status_ = 1;  // another waitpid() has taken its status

@@ -24,10 +24,11 @@ class Child final : public Started {
  public:
   struct Command {
     std::vector<std::string> argv;
-    std::string file{};      ///< Empty: argv[0]. A name without a slash is looked for in PATH.
-    std::string folder{};    ///< Empty: the current one.
-    int input = -1;          ///< Descriptor of its standard input, instead of the pipe.
-    Guard* guard = nullptr;  ///< Watches it from before it executes anything; the caller has it forget the process.
+    std::string file{};        ///< Empty: argv[0]. A name without a slash is looked for in PATH.
+    std::string folder{};      ///< Empty: the current one.
+    int input = -1;            ///< Descriptor of its standard input, instead of the pipe.
+    bool leaves_some = false;  ///< What it has started in its group may outlive it, unless it is killed.
+    Guard* guard = nullptr;    ///< Watches it from before it executes anything; the caller has it forget the process.
   };
   /// The process dies with the calling thread. Throws Error(failed) with the system's reason when it cannot be
   /// executed.
@@ -59,6 +60,7 @@ class Child final : public Started {
   std::array<os::UniqueFd, 2> outputs_;  // by Stream
   os::UniqueFd input_;
   std::optional<int> status_;
+  bool leaves_some_ = false;
   bool was_killed_ = false;
 };
 

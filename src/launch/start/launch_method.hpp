@@ -47,7 +47,8 @@ class LaunchMethod {
   /// Starts the nodes, in this case by command() and folder(). Several nodes only if together() is true. The guard
   /// watches children. Throws Error.
   [[nodiscard]] virtual std::unique_ptr<Started> begin(const std::vector<NodeStart>& nodes, Guard* guard) const {
-    return std::make_unique<Child>(command(nodes), folder(nodes[0]), guard);
+    return std::make_unique<Child>(Child::Command{
+        .argv = command(nodes), .folder = folder(nodes[0]), .leaves_some = nodes[0].leaves_some, .guard = guard});
   }
   /// The command of the child.
   [[nodiscard]] virtual std::vector<std::string> command(const std::vector<NodeStart>& nodes) const = 0;

@@ -21,6 +21,7 @@ struct NodeStart {
   cluster::ClusterHost host;         ///< Where and how.
   std::vector<std::string> command;  ///< argv there, [0] is a path on that host.
   std::string input;                 ///< Written to its standard input, which then stays open until the Starter ends.
+  bool leaves_some = false;          ///< What the local command has started may outlive it, as an ssh that stands.
 };
 
 /// A process that has begun to greet (comm/greeting.hpp) on its standard output. What login shells wrote there before

@@ -77,7 +77,7 @@ class Reach(unittest.TestCase):
         if hasattr(cls, "sites"):
             cls.sites.close()
 
-    def start(self, hosts, *arguments, more=""):
+    def write_file(self, hosts, more=""):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         file = Path(folder.name, "cluster.toml")
@@ -85,8 +85,14 @@ class Reach(unittest.TestCase):
         file.write_text(f'[machine]\nprogram = "{RING}"\n{options}\n{more}\n' + "".join(hosts))
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": folder.name, "TMPDIR": folder.name}
         self.folder = Path(folder.name)
+        return file
+
+    def start(self, hosts, *arguments, more=""):
+        return self.launch(["-f", self.write_file(hosts, more)], *arguments)
+
+    def launch(self, where, *arguments):
         process = self.sites.desk.popen(
-            [driver.BIN / "aprun", "-f", file, RING, *map(str, arguments)],
+            [driver.BIN / "aprun", *where, RING, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -132,6 +138,18 @@ class Reach(unittest.TestCase):
         status, output, errors = self.finish(process)
         self.assertEqual((status, output, errors), (0, ["all run", "all done"], []))
         self.assertEqual([path.name for path in self.folder.iterdir() if "relay" in path.name], [])
+
+    def apctl(self, *words):
+        done = self.sites.desk.run([driver.BIN / "apctl", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, env=self.environment)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_a_pool_of_two_private_sites(self):
+        self.apctl("up", "-f", self.write_file(self.all_hosts()), "--name", "far")
+        self.addCleanup(self.apctl, "down", "far")
+        for _ in range(2):
+            status, output, errors = self.finish(self.launch(["--in", "far"], 300))
+            self.assertEqual((status, output, errors), (0, ["all run", "all done"], []))
 
     def test_reverse(self):
         s = self.sites
