@@ -15,4 +15,5 @@ find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)
 if(APLIB_DEVELOPER)
   find_package(GTest REQUIRED)
+  pkg_check_modules(pugixml REQUIRED IMPORTED_TARGET pugixml)  # apbench farm
 endif()

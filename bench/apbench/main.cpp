@@ -6,15 +6,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "aplib/error.hpp"
 #include "benches.hpp"
+#include "farm/command.hpp"
 #include "report.hpp"
 
 namespace apbench {
@@ -42,6 +42,7 @@ std::string help_footer() {
     text += fmt::format("  {:<10} {}\n  {:<10}   {}\n", bench.name, bench.help, "", cases);
   }
   text += fmt::format("  {:<10} all that are not marked otherwise\n", "all");
+  text += "  apbench farm --help: the finance benchmark, tasks on a farm\n";
   text +=
       "A case with -posted: the receiver waits with its own buffer. Values are medians of the samples, low and high "
       "their\n"
@@ -89,12 +90,6 @@ void check(const Command& command, const std::vector<const Bench*>& chosen) {
   }
 }
 
-/// Throws aplib::Error where standard output does not take it.
-void print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
-  throw aplib::Error(aplib::Errc::failed, fmt::format("cannot write standard output: {}", std::strerror(errno)));
-}
-
 void run(Command command) {
   const std::vector<const Bench*> chosen = chosen_benches(command.benches);
   check(command, chosen);
@@ -120,6 +115,7 @@ void run(Command command) {
 }
 
 int run_main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "farm") return farm::run_command(argc - 1, argv + 1);
   Command command;
   CLI::App app("apbench: how fast APlib is on this machine", "apbench");
   app.footer(help_footer());

@@ -3,8 +3,11 @@
 
 #include <fmt/core.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 
@@ -64,6 +67,11 @@ std::size_t parse_bytes(std::string_view text) {
         fmt::format("'{}' is not a message size; write 8, 64k or 1m, at most 1024m, several with commas", text));
   }
   return value << shift;
+}
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+  throw std::runtime_error(fmt::format("cannot write standard output: {}", std::strerror(errno)));
 }
 
 }  // namespace apbench

@@ -23,4 +23,7 @@ namespace apbench {
 /// Three or four significant digits without an exponent, as a JSON number.
 [[nodiscard]] std::string number(double value);
 
+/// To standard output, at once. Throws std::runtime_error where that does not take it.
+void print(const std::string& text);
+
 }  // namespace apbench
