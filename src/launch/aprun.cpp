@@ -401,9 +401,8 @@ void add_allocated_hosts(cluster::Cluster& cluster) {
 }
 
 std::string own_path() {
-  std::error_code error;
-  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? std::string("aprun") : path.string();
+  const std::string path = own_program();
+  return path.empty() ? "aprun" : path;
 }
 
 /// Gives each cell of a program that is not loaded a process of its own.

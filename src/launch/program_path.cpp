@@ -63,4 +63,9 @@ std::string find_program(const std::string& name, std::string_view search) {
                           instead.empty() ? "" : "; " + instead));
 }
 
+std::string own_program() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
 }  // namespace aplib::launch

@@ -111,9 +111,7 @@ int load(const std::string& folder, Words words, const std::string& task) {
 
 /// aprun has what measures, and lies beside this program. Returns only if it cannot be executed.
 int execute_net(char** words) {
-  std::error_code error;
-  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string aprun = here.parent_path() / "aprun";
+  const std::string aprun = std::filesystem::path(own_program()).parent_path() / "aprun";
   std::string verb = net::verb;
   std::vector<char*> arguments{words[0], verb.data()};
   for (char** word = words + 2; *word != nullptr; ++word) arguments.push_back(*word);

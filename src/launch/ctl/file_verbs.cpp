@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "launch/ctl/file_verbs.hpp"
+#include "launch/program_path.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -105,8 +106,7 @@ bool run_on_hosts(const Place& place, const std::vector<std::string>& words, con
       *ends = {};
     }));
   };
-  std::error_code error;
-  const std::string folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+  const std::string folder = std::filesystem::path(own_program()).parent_path().string();
   const cluster::Cluster standing = place.pool.standing_cluster();
   std::vector<start::NodeStart> starts;
   for (const std::size_t host : place.hosts) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "launch/ctl/pool_verbs.hpp"
+#include "launch/program_path.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,9 +50,8 @@ std::string plural(std::size_t count, std::string_view what) {
 
 /// The folder of this program.
 std::string programs_folder() {
-  std::error_code error;
-  const fs::path path = fs::read_symlink("/proc/self/exe", error);
-  return error ? std::string(".") : path.parent_path().string();
+  const std::string path = own_program();
+  return path.empty() ? "." : fs::path(path).parent_path().string();
 }
 
 std::int64_t now_in_seconds() {

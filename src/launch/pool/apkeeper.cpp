@@ -31,6 +31,7 @@
 #include "launch/pool/file_pipe.hpp"
 #include "launch/pool/keeper.hpp"
 #include "launch/pool/keeper_address.hpp"
+#include "launch/program_path.hpp"
 #include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
 
@@ -128,9 +129,8 @@ std::optional<int> passed_listener() {
 }
 
 std::string modules_folder() {
-  std::error_code error;
-  const auto own = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? std::string() : (own.parent_path().parent_path() / "lib/aplib/modules").string();
+  const std::filesystem::path own = own_program();
+  return own.empty() ? std::string() : (own.parent_path().parent_path() / "lib/aplib/modules").string();
 }
 
 /// The caller's process goes on as a daemon, with no file open but `kept`.
