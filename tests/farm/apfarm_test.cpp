@@ -57,6 +57,11 @@ bool runs(const std::string& argument) {
   return false;
 }
 
+/// Waits until none runs: what was killed takes a moment to go, also after apfarm has.
+void wait_until_gone(const std::string& argument) {
+  while (runs(argument)) std::this_thread::yield();
+}
+
 TEST(Apfarm, ReplacesWhatGnuParallelReplaces) {
   EXPECT_EQ(output_of({"-k", "echo", "{.}", "{/}", "{//}", "{/.}", "{#}", ":::", "a/b.x", "d", "/x"}),
             "a/b b.x a b 1\nd d . d 2\n/x x / x 3\n");
@@ -154,7 +159,7 @@ TEST(Apfarm, EndsWhatTakesTooLongWithAllItsProcesses) {
   EXPECT_EQ(ended.status, 1);
   EXPECT_NE(ended.error.find("job 1 was ended"), std::string::npos) << ended.error;
   EXPECT_EQ(joblog_fields(folder.read("log")), "1 -1 15 sleep 5417; : 1\n");
-  EXPECT_FALSE(runs("5417"));
+  wait_until_gone("5417");
 }
 
 TEST(Apfarm, LeavesNothingBehindAfterASignal) {
@@ -167,8 +172,7 @@ TEST(Apfarm, LeavesNothingBehindAfterASignal) {
     first.signal(number);
     EXPECT_EQ(session.wait().status, 128 + number);
     EXPECT_EQ(first.wait().status, 128 + number);
-    while (number == SIGKILL && runs("5418")) std::this_thread::yield();  // the guard's work
-    EXPECT_FALSE(runs("5418"));
+    wait_until_gone("5418");  // after SIGKILL, the guard's work
   }
 }
 
