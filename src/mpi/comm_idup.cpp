@@ -34,7 +34,7 @@ class Duplication : public Steps {
   }
 
   /// As go_on().
-  bool begin(const char* call, Request& request) {
+  bool begin(const char* call, Request& request) override {
     offer(call);
     return await_next(call, request);
   }

@@ -78,7 +78,7 @@ TEST_P(Messages, EverySizeArrivesWhole) {
 TEST_P(Messages, LargeOnesReachAnyOfManyReceivesThatWait) {
   static constexpr std::uint32_t tasks = 12;
   static constexpr std::size_t bytes = 150'000;
-  const std::uint32_t rounds = static_cast<std::uint32_t>(scaled(40, 10, 5));
+  auto rounds = static_cast<std::uint32_t>(scaled(40, 10, 5));
   run_well(GetParam(), [rounds] {
     if (me() > 1) return;
     if (me() == 0) {

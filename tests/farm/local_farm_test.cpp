@@ -69,7 +69,7 @@ TEST_P(LocalFarm, CarriesArgumentsAndResultsOfManyTypes) {
       },
       point, 2, std::string("!"));
   EXPECT_EQ(doubled.get(), (Point{5, "name!", {{1, 2}, {}}, std::pair{7, "x"}}));
-  const int captured = 40;
+  int captured = 40;  // no constant: it is part of the call
   EXPECT_EQ(farm.submit([captured](int n) { return captured + n; }, 2).get(), 42);
   farm.submit([] {}).get();
   EXPECT_EQ(farm.submit([](const std::vector<bool>& v) { return v; }, std::vector<bool>{true, false}).get()[0], true);

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
-#include <ranges>
 
 #include "aplib/error.hpp"
 
@@ -329,8 +328,8 @@ bool Receiver::take_done(Outcome theirs) {
 
 /// From the inside out: times change, and permissions may be lost, with what is made in them.
 void Receiver::finish_folders() {
-  for (const std::uint32_t i : std::views::reverse(folders_)) {
-    const Entry& entry = entries_[i];
+  for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder) {
+    const Entry& entry = entries_[*folder];
     try {
       target_->finish_folder(entry.path, entry.mode, entry.time);
     } catch (const Error& error) {

@@ -28,7 +28,7 @@ Handle standard(Handle handle) noexcept {
   if (value_of(handle) < predefined_end) [[unlikely]]
     return handle;  // none, which the function says
   Handle word;
-  std::memcpy(&word, handle, sizeof word);
+  std::memcpy(&word, static_cast<const void*>(handle), sizeof word);
   return value_of(word) < predefined_end ? word : handle;
 }
 

@@ -106,7 +106,8 @@ TEST_P(LentMessages, ComeWholeAndInOrderWithAllOthers) {
       const std::uint32_t to = random() % cells;
       if (sent_to[to] == messages) continue;
       const std::span<const std::byte> body = message_of(me(), to, sent_to[to]);
-      Sent& one = sent.emplace_back(std::vector(body.begin(), body.end()));
+      Sent& one = sent.emplace_back();
+      one.body.assign(body.begin(), body.end());
       lend_or_send(to, sent_to[to]++, one.body, one.posted);
       if (random() % 3 == 0) ask();
       if (!sent.empty() && random() % 8 == 0) {

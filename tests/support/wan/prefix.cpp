@@ -13,7 +13,7 @@ bool begin_alike(std::span<const std::byte> a, std::span<const std::byte> b, uns
   const std::size_t whole = bits / 8;
   if (!std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(whole), b.begin())) return false;
   const unsigned rest = bits % 8;
-  return rest == 0 || (a[whole] ^ b[whole]) >> (8 - rest) == std::byte{0};
+  return rest == 0 || ((a[whole] ^ b[whole]) >> (8 - rest)) == std::byte{0};
 }
 
 }  // namespace
@@ -45,14 +45,14 @@ bool Prefix::overlaps(const Prefix& other) const noexcept {
 
 std::span<const std::byte> destination(std::span<const std::byte> packet) noexcept {
   // Where it stands in a header, and that header's size.
-  if (packet.size() >= 20 && packet[0] >> 4 == std::byte{4}) return packet.subspan(16, 4);
-  if (packet.size() >= 40 && packet[0] >> 4 == std::byte{6}) return packet.subspan(24, 16);
+  if (packet.size() >= 20 && (packet[0] >> 4) == std::byte{4}) return packet.subspan(16, 4);
+  if (packet.size() >= 40 && (packet[0] >> 4) == std::byte{6}) return packet.subspan(24, 16);
   return {};
 }
 
 bool is_multicast(std::span<const std::byte> address) noexcept {
   if (address.empty()) return false;
-  return address.size() == 4 ? address[0] >> 4 == std::byte{0xe} : address[0] == std::byte{0xff};
+  return address.size() == 4 ? (address[0] >> 4) == std::byte{0xe} : address[0] == std::byte{0xff};
 }
 
 }  // namespace aplib::wan
