@@ -30,16 +30,19 @@ using namespace aplib::launch::net;
 
 constexpr std::int32_t ping_type = 1;  // an std::uint8_t: whether another one follows
 constexpr std::int32_t data_type = 2;
-constexpr std::int32_t end_type = 3;
-constexpr std::int32_t arrived_type = 4;  // an std::uint64_t: bytes
-constexpr std::int32_t result_type = 5;
+constexpr std::int32_t counted_type = 3;  // data that counts
+constexpr std::int32_t end_type = 4;
+constexpr std::int32_t arrived_type = 5;  // an std::uint64_t: bytes
+constexpr std::int32_t result_type = 6;
 
 // The first ones wait for connections.
 constexpr std::size_t warm_pings = 2;
 constexpr std::size_t pings_min = 8;
 constexpr std::size_t pings_max = 200;
 constexpr double pings_seconds = 0.1;
-// Of a stream, what comes while it grows is not counted.
+// Of a stream, what is sent while it grows is not counted. Nor is what is sent at its end, until all that counts has
+// arrived: the path is as full then as it was when the clock started, and what had come by several connections before
+// its turn is as much.
 constexpr double growing_share = 0.2;
 constexpr double growing_round_trips = 8;
 
@@ -119,36 +122,30 @@ class Pair {
     return measurement;
   }
 
-  // Answers and receives.
+  // Answers and receives. The clock starts with the last message before those that count.
   void follow() {
-    double last = 0;
-    double round_trip = 0;  // as the last one was
     for (bool more = true; more;) {
       more = aplib::receive({.cell = partner_, .type = ping_type}).as<std::uint8_t>() != 0;
-      const double time = now();
       aplib::send(partner_, std::uint8_t{0}, {.type = ping_type});
-      round_trip = time - last;
-      last = time;
     }
     Result result;
-    const double begun = now();
-    const double counted_from = begun + growing_share * seconds_ + growing_round_trips * round_trip;
-    double mark = begun;
+    double mark = now();
     double processor_mark = processor_seconds();
+    double processor_end = processor_mark;
     for (;;) {
       const aplib::Envelope got = aplib::receive_into(buffer_, {.cell = partner_});
       if (got.type == end_type) break;
       aplib::send(partner_, static_cast<std::uint64_t>(got.bytes), {.type = arrived_type});
-      const double time = now();
-      if (time < counted_from) {
-        mark = time;
+      if (got.type == counted_type) {
+        result.bytes += static_cast<double>(got.bytes);
+        result.time = now() - mark;
+        processor_end = processor_seconds();
+      } else if (result.bytes == 0) {
+        mark = now();
         processor_mark = processor_seconds();
-        continue;
       }
-      result.bytes += static_cast<double>(got.bytes);
-      result.time = time - mark;
     }
-    if (const double time = now() - mark; time > 0) result.cores = (processor_seconds() - processor_mark) / time;
+    if (result.time > 0) result.cores = (processor_end - processor_mark) / result.time;
     aplib::send(partner_, result, {.type = result_type});
   }
 
@@ -172,19 +169,30 @@ class Pair {
 
   void stream(double round_trip) {
     Pace pace(round_trip);
-    const double end = now() + seconds_ + growing_round_trips * round_trip;
-    while (now() < end) {
+    std::uint64_t sent = 0;
+    std::uint64_t arrived = 0;
+    std::uint64_t last_counted = 0;  // The number of messages up to it.
+    const auto hear = [&] {
+      pace.arrived(aplib::receive({.cell = partner_, .type = arrived_type}).as<std::uint64_t>(), now());
+      ++arrived;
+    };
+    const double counted_from = now() + growing_share * seconds_ + growing_round_trips * round_trip;
+    const double counted_until = counted_from + (1 - growing_share) * seconds_;
+    while (now() < counted_until || last_counted == 0 || arrived < last_counted) {
       while (pace.may_send()) {
         const std::size_t bytes = pace.message();
-        aplib::send(partner_, std::span<const std::byte>(buffer_).first(bytes), {.type = data_type});
+        const double time = now();
+        const bool counts = time >= counted_from && (time < counted_until || last_counted == 0);
+        aplib::send(partner_, std::span<const std::byte>(buffer_).first(bytes),
+                    {.type = counts ? counted_type : data_type});
         pace.sent(bytes);
+        ++sent;
+        if (counts) last_counted = sent;
       }
-      const auto bytes = aplib::receive({.cell = partner_, .type = arrived_type}).as<std::uint64_t>();
-      pace.arrived(bytes, now());
+      hear();
     }
     aplib::send(partner_, std::span<const std::byte>(), {.type = end_type});
-    while (pace.under_way() != 0)
-      pace.arrived(aplib::receive({.cell = partner_, .type = arrived_type}).as<std::uint64_t>(), now());
+    while (arrived < sent) hear();
   }
 
   aplib::CellId partner_;
