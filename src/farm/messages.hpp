@@ -69,6 +69,15 @@ class MessageStream {
     begin_ = 0;
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
+  /// What the next message is, when all of it has come, or is too large to come: its first fields know.
+  [[nodiscard]] std::optional<std::uint8_t> next_type() const {
+    const std::span<const std::byte> rest = std::span(bytes_).subspan(begin_);
+    if (bad_ || rest.size() < message_head_bytes) return std::nullopt;
+    std::uint32_t size = 0;
+    std::memcpy(&size, rest.data(), sizeof size);
+    if (size <= message_bytes_max && rest.size() - message_head_bytes < size) return std::nullopt;
+    return static_cast<std::uint8_t>(rest[sizeof size]);
+  }
   /// The next message of this type; a view until add(). Nothing: it has not come, or the stream is bad().
   template <class Message>
   std::optional<Message> next() {

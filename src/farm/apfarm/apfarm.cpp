@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 // apfarm: runs a command for each of many values, in GNU Parallel's words. docs/farm.md says what it does.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <array>
 #include <charconv>
-#include <cmath>
-#include <cstdlib>
+#include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,10 +15,11 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
-#include "base/cpus.hpp"
-#include "base/text.hpp"
 #include "farm/apfarm/command_template.hpp"
+#include "farm/apfarm/host_worker.hpp"
 #include "farm/apfarm/inputs.hpp"
+#include "farm/apfarm/job_runner.hpp"
+#include "farm/apfarm/remote_host.hpp"
 #include "farm/apfarm/session.hpp"
 #include "launch/terminal.hpp"
 
@@ -28,30 +28,7 @@ namespace {
 
 /// As GNU Parallel's, for whatever is no job's failure.
 constexpr int usage_status = 255;
-/// What -j 0, as many as possible, means.
-constexpr unsigned jobs_without_limit = 250;
-constexpr unsigned jobs_max = 100'000;
-
 [[noreturn]] void refuse(const std::string& text) { throw Error(Errc::bad_option, text); }
-
-/// "4", "200%", "+1", "-1": of the cores that may be used.
-unsigned parse_jobs(const std::string& text) {
-  const auto cores = static_cast<double>(usable_cpu_count(allowed_cpus().size(), cpu_quota()));
-  std::string_view number = text;
-  const bool percent = number.ends_with('%');
-  if (percent) number.remove_suffix(1);
-  const char sign = number.empty() ? '\0' : number.front();
-  if (sign == '+' || sign == '-') number.remove_prefix(1);
-  const auto value = text::parse_number(number);
-  if (!value || *value > jobs_max || (percent && (sign == '+' || sign == '-')))
-    refuse(fmt::format("-j {}: use a number of jobs, +N or -N for more or less than the cores, or N%", text));
-  double jobs = static_cast<double>(*value);
-  if (percent) jobs = std::ceil(cores * jobs / 100);
-  if (sign == '+') jobs = cores + jobs;
-  if (sign == '-') jobs = cores - jobs;
-  if (jobs == 0 && sign == '\0') return jobs_without_limit;
-  return static_cast<unsigned>(std::clamp(jobs, 1.0, double{jobs_max}));
-}
 
 /// Seconds, also with s, m, h or d.
 Time parse_seconds(const std::string& text) {
@@ -114,6 +91,8 @@ struct CommandLine {
   Inputs::Style inputs;
   std::vector<std::string> files;
   std::string jobs = "100%";
+  std::string pool;
+  std::string folder;
   std::string timeout;
   std::string halt;
   std::string separator = "\\n";
@@ -124,7 +103,10 @@ struct CommandLine {
 
 void add_options(CLI::App& app, CommandLine& line) {
   SessionOptions& session = line.session;
-  app.add_option("-j,--jobs,-P", line.jobs, "Jobs at once: N, N% of the cores, +N, -N; 0: many. Default: 100%.");
+  app.add_option("-j,--jobs,-P", line.jobs,
+                 "Jobs at once, on each host: N, N% of the cores, +N, -N; 0: many. Default: 100%.");
+  app.add_option("--in", line.pool, "Run jobs on the hosts of this pool (apctl up).");
+  app.add_option("--wd,--workdir", line.folder, "With --in: the folder in which jobs run.");
   app.add_option("-a,--arg-file", line.files, "A file of values, one a line; -: standard input.")
       ->allow_extra_args(false);
   app.add_flag("-0,--null", line.null, "Values end with a zero byte.");
@@ -169,7 +151,7 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? launch::finish_output("apfarm") : usage_status;
   }
   SessionOptions& session = line.session;
-  session.jobs = parse_jobs(line.jobs);
+  const std::size_t slots = slots_of(line.jobs);
   if (!line.timeout.empty()) session.timeout = parse_seconds(line.timeout);
   if (!line.halt.empty()) {
     const auto halt = Halt::parse(line.halt);
@@ -184,18 +166,23 @@ int run(int argc, char** argv) {
     refuse("-u leaves the output to the jobs: it does not go with --tag, --json or --keep-order");
   if (line.command.placeholder.empty()) refuse("-I \"\": use a text that stands for the value");
   line.inputs.separator = line.null ? '\0' : parse_separator(line.separator);
-  for (const char* name : {"PARALLEL_SHELL", "SHELL"}) {
-    const char* shell = std::getenv(name);
-    if (shell == nullptr || *shell == '\0') continue;
-    session.shell = shell;
-    break;
-  }
+  if (!line.pool.empty() && session.ungroup)
+    refuse("-u leaves the output to the jobs, which write on other hosts: it does not go with --in");
+  if (line.pool.empty() && !line.folder.empty())
+    refuse("--wd is a folder of the hosts of a pool: name that by --in POOL");
   Words words = split_words(app.remaining(), line.files);
   if (!words.command.empty() && words.command[0].starts_with("-"))
     refuse(fmt::format("unknown option {}; run with --help for those there are", words.command[0]));
   const CommandTemplate commands(words.command, line.command);
   Inputs inputs(std::move(words.sources), line.inputs);
-  return run_session(commands, inputs, session);
+  std::vector<std::unique_ptr<JobHost>> hosts;
+  if (line.pool.empty()) {
+    hosts.push_back(std::make_unique<JobRunner>(JobRunner::Settings{
+        .slots = slots, .captures = !session.ungroup, .shell = usual_shell(), .owner = fmt::format("{}", ::getpid())}));
+  } else {
+    hosts = hosts_of_pool({.pool = line.pool, .jobs = line.jobs, .folder = line.folder});
+  }
+  return run_session(commands, inputs, session, std::move(hosts));
 }
 
 }  // namespace
@@ -205,6 +192,7 @@ int main(int argc, char** argv) {
   using aplib::launch::tell_user;
   aplib::launch::open_standard_streams();
   try {
+    if (argc == 2 && argv[1] == std::string_view("--worker")) return aplib::farm::run_worker();
     return aplib::farm::run(argc, argv);
   } catch (const std::bad_alloc&) {
     tell_user("apfarm", aplib::launch::no_memory_text);

@@ -58,10 +58,7 @@ GroupGuard::GroupGuard(std::size_t count) : count_(count) {
 
 GroupGuard::~GroupGuard() { ::munmap(groups_, count_ * sizeof(std::atomic<pid_t>)); }
 
-namespace {
-
-/// A file without a name. Its pages stay in memory until the system needs them for others.
-os::UniqueFd make_file() {
+os::UniqueFd make_job_file() {
   const char* folder = std::getenv("TMPDIR");
   os::UniqueFd file(
       ::open(folder != nullptr && *folder != '\0' ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
@@ -69,6 +66,8 @@ os::UniqueFd make_file() {
   if (!file) throw Error(Errc::exhausted, fmt::format("no file for a job's output: {}", std::strerror(errno)));
   return file;
 }
+
+namespace {
 
 /// What the child needs between vfork and exec.
 struct Birth {
@@ -115,7 +114,7 @@ JobProcess::JobProcess(const Command& command, const std::string& shell, const s
                        JobStreams streams) {
   if (streams.captures) {
     for (const Stream stream : {output, error})
-      files_[stream] = streams.files[stream] ? std::move(streams.files[stream]) : make_file();
+      files_[stream] = streams.files[stream] ? std::move(streams.files[stream]) : make_job_file();
   }
   const std::vector<std::string> shell_command{shell, "-c", command.text};
   const std::vector<char*> words = pointers_to(command.words);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/os/descriptor.hpp"
@@ -38,6 +39,9 @@ class GroupGuard {
 /// The standard output and error of a job.
 using JobFiles = std::array<os::UniqueFd, 2>;
 
+/// A file without a name. Its pages stay in memory until the system needs them for others. Throws Error(exhausted).
+[[nodiscard]] os::UniqueFd make_job_file();
+
 /// Where the program that apfarm runs finds its streams.
 struct JobStreams {
   int input = -1;
@@ -56,8 +60,8 @@ class JobProcess {
              JobStreams streams);
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
-  /// What it has written so far. -1: nothing was captured.
-  [[nodiscard]] int file(Stream stream) const noexcept { return files_[stream].get(); }
+  /// What it has written; none where nothing was captured.
+  [[nodiscard]] JobFiles take_files() noexcept { return std::move(files_); }
   /// Its files, when it has written nothing and nobody of its group is left who could; else none. REQUIRES: it has
   /// ended.
   [[nodiscard]] JobFiles unused_files() noexcept;

@@ -95,8 +95,8 @@ void Joblog::read_past(const std::string& text) {
 void Joblog::add(const JobRecord& record) {
   std::string command = record.command;
   for (char& c : command) c = c == '\n' ? '\0' : c;  // a line for each job
-  lines_ += fmt::format("{}\t:\t{:.3f}\t{:10.3f}\t{}\t{}\t{}\t{}\t{}\n", record.sequence, record.start, record.runtime,
-                        record.sent, record.received, record.exit_value, record.signal, command);
+  lines_ += fmt::format("{}\t{}\t{:.3f}\t{:10.3f}\t{}\t{}\t{}\t{}\t{}\n", record.sequence, record.host, record.start,
+                        record.runtime, record.sent, record.received, record.exit_value, record.signal, command);
 }
 
 void Joblog::flush() {

@@ -15,8 +15,9 @@ namespace aplib::farm {
 /// How a job has ended.
 struct JobRecord {
   std::uint64_t sequence = 0;
-  double start = 0;    ///< Seconds since 1970.
-  double runtime = 0;  ///< Seconds.
+  std::string host = ":";  ///< This computer.
+  double start = 0;        ///< Seconds since 1970.
+  double runtime = 0;      ///< Seconds.
   std::uint64_t sent = 0;
   std::uint64_t received = 0;  ///< Bytes of its standard output.
   int exit_value = 0;          ///< -1: it took too long.

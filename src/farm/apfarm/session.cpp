@@ -1,35 +1,32 @@
 // SPDX-License-Identifier: MIT
 #include "farm/apfarm/session.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <charconv>
+#include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "aplib/error.hpp"
+#include "base/os/time.hpp"
 #include "base/text.hpp"
-#include "farm/apfarm/job_process.hpp"
+#include "farm/apfarm/job_runner.hpp"
 #include "farm/apfarm/joblog.hpp"
 #include "farm/apfarm/printer.hpp"
 #include "launch/terminal.hpp"
-
-extern "C" char** environ;
 
 namespace aplib::farm {
 
@@ -69,27 +66,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Between SIGTERM and SIGKILL.
-constexpr milliseconds grace{200};
-/// A system without room for a process may have some soon; for longer, the job fails.
-constexpr std::chrono::seconds start_wait{10};
-constexpr milliseconds start_again{50};
-
-Time now() { return std::chrono::steady_clock::now().time_since_epoch(); }
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-os::UniqueFd signals_as_file(std::initializer_list<int> numbers) {
-  sigset_t set;
-  ::sigemptyset(&set);
-  for (const int number : numbers) ::sigaddset(&set, number);
-  ::sigprocmask(SIG_BLOCK, &set, nullptr);
-  os::UniqueFd descriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!descriptor) os::refuse_descriptor("signals");
-  return descriptor;
-}
+/// Without any host, the session waits for one to come back, but not longer.
+constexpr std::chrono::seconds lonely_max{60};
+/// Jobs that stand ready for each slot of a far host, which holds several.
+constexpr std::size_t ready_for_far = 64;
 
 /// How many outputs may wait for their turn: each is two files.
 std::uint64_t outputs_max() {
@@ -97,31 +77,6 @@ std::uint64_t outputs_max() {
   ::getrlimit(RLIMIT_NOFILE, &limit);
   return std::clamp<std::uint64_t>(limit.rlim_cur / 4, 8, 4096);
 }
-
-/// The program's environment, with what differs from job to job.
-class Environment {
- public:
-  Environment() {
-    for (char** each = environ; *each != nullptr; ++each) pointers_.push_back(*each);
-    pid_ = fmt::format("PARALLEL_PID={}", ::getpid());
-    place_ = pointers_.size();
-    pointers_.insert(pointers_.end(), {pid_.data(), nullptr, nullptr, nullptr});
-  }
-  const std::vector<char*>& of(std::uint64_t sequence, std::size_t slot) {
-    sequence_ = fmt::format("PARALLEL_SEQ={}", sequence);
-    slot_ = fmt::format("PARALLEL_JOBSLOT={}", slot);
-    pointers_[place_ + 1] = sequence_.data();
-    pointers_[place_ + 2] = slot_.data();
-    return pointers_;
-  }
-
- private:
-  std::vector<char*> pointers_;
-  std::size_t place_;
-  std::string pid_;
-  std::string sequence_;
-  std::string slot_;
-};
 
 struct Job {
   std::uint64_t sequence = 0;
@@ -132,65 +87,61 @@ struct Job {
 struct Ended {
   Job job;
   JobRecord record;
-  std::optional<JobProcess> process{};  // its files
+  JobFiles files{};
   bool timed_out = false;
 };
 
-/// Where one job runs at a time.
-struct Slot {
-  WorkerNumber worker = 0;
+/// A job that a host has.
+struct Given {
   TaskNumber task = 0;
   Job job{};
   JobRecord record{};
-  std::optional<JobProcess> process{};
-  JobFiles files{};    // for the next one
-  bool taken = false;  // by a job; without a process, it is to be started again
   bool stopping = false;
   bool timed_out = false;
-  Time begun{};
-  Time kill_at = Time::max();
+};
+
+/// A worker of the queue: where one job runs at a time.
+struct Slot {
+  JobHost* host = nullptr;
+  std::size_t place = 0;  // of the host's
+  unsigned number = 0;    // {%}
+  std::deque<Given> jobs{};
+};
+
+struct Host {
+  std::unique_ptr<JobHost> host;
+  std::vector<WorkerNumber> workers{};  // by place; none: it has not come, or is lost
+  bool was_lost = false;
 };
 
 class Session {
  public:
-  Session(const CommandTemplate& commands, Inputs& inputs, const SessionOptions& options)
+  Session(const CommandTemplate& commands, Inputs& inputs, const SessionOptions& options,
+          std::vector<std::unique_ptr<JobHost>> hosts)
       : commands_(commands),
         inputs_(inputs),
         options_(options),
-        ends_(signals_as_file({SIGCHLD})),
         signals_(signals_as_file({SIGINT, SIGTERM, SIGHUP})),
         printer_(signals_.get()),
-        queue_({.batch_max = 1, .copies = false}),
-        guard_(options.jobs),
-        slots_(options.jobs),
+        is_far_(hosts.front()->name() != ":"),
+        queue_({.batch_max = is_far_ ? std::uint32_t{ready_for_far / 2} : 1, .copies = false}),
         outputs_max_(options.keep_order ? outputs_max() : UINT64_MAX) {
     ::signal(SIGPIPE, SIG_IGN);
     if (!options.joblog.empty()) joblog_.emplace(options.joblog, options.resume != Resume::no);
-    no_input_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      slots_[i].worker = queue_.join();
-      slot_of_[slots_[i].worker] = i;
-    }
-  }
-  ~Session() {
-    for (Slot& slot : slots_) {  // only when something was thrown
-      if (!slot.process) continue;
-      slot.process->signal(SIGKILL);
-      ::waitpid(slot.process->pid(), nullptr, 0);
-    }
+    for (std::unique_ptr<JobHost>& host : hosts) hosts_.push_back({.host = std::move(host)});
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   int run() {
+    if (!options_.dry_run) work_hosts();
     while (!is_over()) {
       feed();
       if (!closing_) {
-        queue_.give(now(), [&](WorkerNumber worker, const std::vector<TaskNumber>& tasks) {
-          take(slots_[slot_of_.at(worker)], tasks.front());
+        queue_.give(time_now(), [&](WorkerNumber worker, const std::vector<TaskNumber>& tasks) {
+          for (const TaskNumber task : tasks) give(slots_.at(worker), task);
         });
       }
-      start_waiting();
       if (is_over()) break;
       if (!wants_to_feed_now()) wait();
       if (printer_.reader_gone()) stop(128 + SIGPIPE);
@@ -208,7 +159,8 @@ class Session {
   }
 
   [[nodiscard]] bool has_room() const {
-    return !inputs_ended_ && !closing_ && queue_.waiting() < slots_.size() && sequence_ - printed_ < outputs_max_;
+    const std::size_t ready = std::max<std::size_t>(slots_.size(), 1) * (is_far_ ? ready_for_far : 1);
+    return !inputs_ended_ && !closing_ && queue_.waiting() < ready && sequence_ - printed_ < outputs_max_;
   }
   [[nodiscard]] bool wants_to_feed_now() const { return has_room() && !inputs_wait_; }
 
@@ -241,83 +193,47 @@ class Session {
     return past != joblog_->past().end() && (options_.resume == Resume::rest || past->second.good());
   }
 
-  void take(Slot& slot, TaskNumber task) {
-    slot.task = task;
-    slot.job = std::move(jobs_.at(task));
-    jobs_.erase(task);
-    slot.taken = true;
-    slot.stopping = slot.timed_out = false;
-    slot.kill_at = Time::max();
-    slot.begun = now();
+  void give(Slot& slot, TaskNumber task) {
+    const auto waiting = jobs_.find(task);
+    Given& given = slot.jobs.emplace_back(Given{.task = task, .job = std::move(waiting->second)});
+    jobs_.erase(waiting);
     ++running_;
-    start(slot);
-  }
-
-  void start(Slot& slot) {
-    const auto number = static_cast<std::size_t>(&slot - slots_.data());
-    const Command command = commands_.make(slot.job.values, slot.job.sequence, static_cast<unsigned>(number + 1));
-    slot.record = {.sequence = slot.job.sequence, .start = wall_seconds(), .command = command.text};
-    JobStreams streams{.input = no_input_.get(),
-                       .captures = !options_.ungroup,
-                       .files = std::move(slot.files),
-                       .group = &guard_.group(number)};
+    Command command = commands_.make(given.job.values, given.job.sequence, slot.number);
+    given.record = {.sequence = given.job.sequence, .host = slot.host->name(), .command = command.text};
     // As GNU Parallel does: the first job may read what nobody else reads.
-    if (slot.job.sequence == 1 && !inputs_.reads_standard_input() && ::isatty(STDIN_FILENO) == 0)
-      streams.input = STDIN_FILENO;
-    try {
-      if (options_.verbose) launch::tell_user("", command.text);
-      slot.process.emplace(command, options_.shell, environment_.of(slot.job.sequence, number + 1), std::move(streams));
-      starts_wait_ = false;
-    } catch (const Error& error) {
-      if (error.code() == Errc::exhausted && now() - slot.begun < start_wait && !closing_) {
-        starts_wait_ = true;
-        return;
-      }
-      launch::tell_user("apfarm", error.what());
-      slot.record.exit_value = 255;
-      conclude(slot);
-    }
-  }
-
-  /// Slots whose process could not be started.
-  void start_waiting() {
-    if (!starts_wait_) return;
-    for (Slot& slot : slots_) {
-      if (!slot.taken || slot.process) continue;
-      if (closing_) {
-        slot.taken = false;
-        --running_;
-      } else {
-        start(slot);
-      }
-    }
-    if (closing_) starts_wait_ = false;
+    const bool reads = given.job.sequence == 1 && !inputs_.reads_standard_input() && ::isatty(STDIN_FILENO) == 0;
+    if (options_.verbose) launch::tell_user("", command.text);
+    slot.host->give(slot.place, {.task = task,
+                                 .sequence = given.job.sequence,
+                                 .slot_number = slot.number,
+                                 .command = std::move(command),
+                                 .input = reads ? STDIN_FILENO : -1});
   }
 
   void wait() {
     flush();
     if (options_.bar || options_.progress) show_progress(false);
     std::optional<Time> until = queue_.next_time();
-    const auto also = [&](Time time) { until = until ? std::min(*until, time) : time; };
-    if (killing_) {
-      for (const Slot& slot : slots_) {
-        if (slot.process && slot.kill_at != Time::max()) also(slot.kill_at);
-      }
+    const auto also = [&](std::optional<Time> time) {
+      if (time) until = until ? std::min(*until, *time) : time;
+    };
+    waits_.clear();
+    waits_.push_back({signals_.get(), POLLIN, 0});
+    waits_.push_back({has_room() ? inputs_.descriptor() : -1, POLLIN, 0});
+    for (const Host& host : hosts_) {
+      host.host->add_waits(waits_);
+      waits_end_.push_back(waits_.size());
+      also(host.host->next_time());
     }
-    if (starts_wait_) also(now() + start_again);
-    std::array<pollfd, 3> ready{pollfd{ends_.get(), POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0},
-                                pollfd{has_room() ? inputs_.descriptor() : -1, POLLIN, 0}};
-    const timespec left = until ? os_time(std::max(*until - now(), Time{0})) : timespec{};
-    if (::ppoll(ready.data(), ready.size(), until ? &left : nullptr, nullptr) < 0 && errno != EINTR)
-      throw Error(Errc::failed, fmt::format("cannot wait for jobs: {}", std::strerror(errno)));
-    if (ready[1].revents != 0) take_signals();
-    if (ready[0].revents != 0) reap();
+    if (lonely_since_) also(*lonely_since_ + lonely_max);
+    const timespec left = os::timespec_of(until.value_or(Time{0}) - time_now());
+    if (::ppoll(waits_.data(), waits_.size(), until ? &left : nullptr, nullptr) < 0) {
+      if (errno != EINTR) throw Error(Errc::failed, fmt::format("cannot wait for jobs: {}", std::strerror(errno)));
+      for (pollfd& each : waits_) each.revents = 0;
+    }
+    if (waits_[0].revents != 0) take_signals();
+    work_hosts();
     pass_time();
-  }
-
-  static timespec os_time(Time time) {
-    constexpr Time::rep second = 1'000'000'000;
-    return {.tv_sec = time.count() / second, .tv_nsec = time.count() % second};
   }
 
   void take_signals() {
@@ -325,9 +241,7 @@ class Session {
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
       const bool second = closing_ && halt_status_ && *halt_status_ > 128;
       stop(128 + static_cast<int>(info.ssi_signo));
-      for (Slot& slot : slots_) {
-        if (second && slot.process) slot.process->signal(SIGKILL);
-      }
+      if (second) stop_all(Stop::kill);
     }
   }
 
@@ -335,89 +249,152 @@ class Session {
   void stop(int status) {
     closing_ = true;
     if (!halt_status_) halt_status_ = status;
-    for (Slot& slot : slots_) {
-      if (slot.process && !slot.stopping) end_early(slot);
-    }
+    stop_all(Stop::term);
   }
 
-  void end_early(Slot& slot) {
-    slot.stopping = true;
-    slot.process->signal(SIGTERM);
-    slot.process->signal(SIGCONT);  // a stopped one would not hear it
-    slot.kill_at = now() + grace;
-    killing_ = true;
+  void stop_all(Stop how) {
+    for (auto& [worker, slot] : slots_) {
+      for (Given& given : slot.jobs) {
+        given.stopping = given.stopping || how == Stop::term;
+        slot.host->stop(slot.place, given.task, how);
+      }
+    }
   }
 
   void pass_time() {
-    const Time time = now();
     Actions actions;
-    queue_.tick(time, actions);
+    queue_.tick(time_now(), actions);
     for (const Action& action : actions) {
-      Slot& slot = slots_[slot_of_.at(action.worker)];
-      if (!slot.process || slot.task != action.task || slot.stopping) continue;
-      slot.timed_out = true;
-      end_early(slot);
-    }
-    if (!killing_) return;
-    killing_ = false;
-    for (Slot& slot : slots_) {
-      if (!slot.process || slot.kill_at == Time::max()) continue;
-      if (slot.kill_at <= time) {
-        slot.process->signal(SIGKILL);
-        slot.kill_at = Time::max();
-      } else {
-        killing_ = true;
-      }
+      Slot& slot = slots_.at(action.worker);
+      const auto given = std::ranges::find(slot.jobs, action.task, &Given::task);
+      if (given == slot.jobs.end() || given->stopping) continue;
+      given->stopping = given->timed_out = true;
+      slot.host->stop(slot.place, given->task, Stop::term);
     }
   }
 
-  void reap() {
-    std::array<signalfd_siginfo, 16> infos;
-    while (::read(ends_.get(), infos.data(), sizeof infos) > 0) {
+  void work_hosts() {
+    std::size_t begin = 2;  // behind the session's own
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      std::span<const pollfd> waits;
+      if (i < waits_end_.size()) waits = std::span(waits_).subspan(begin, waits_end_[i] - begin);
+      begin += waits.size();
+      HostNews news;
+      hosts_[i].host->work(time_now(), waits, news);
+      if (news.came) welcome(hosts_[i], *news.came);
+      for (JobEnd& job_end : news.ends) conclude(hosts_[i], job_end);
+      if (news.lost) lose(hosts_[i], *news.lost);
     }
-    for (;;) {
-      siginfo_t info{};
-      if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
-      const auto slot = std::ranges::find_if(
-          slots_, [&](const Slot& each) { return each.process && each.process->pid() == info.si_pid; });
-      if (slot != slots_.end()) {
-        if (slot->stopping) slot->process->signal(SIGKILL);  // what is left of its group
-        // Before the number is another's.
-        guard_.group(static_cast<std::size_t>(slot - slots_.begin())).store(0, std::memory_order_release);
-      }
-      int status = 0;
-      ::waitpid(info.si_pid, &status, 0);
-      if (slot == slots_.end()) continue;
-      slot->record.exit_value = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-      slot->record.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-      if (slot->timed_out) {
-        slot->record.exit_value = -1;
-        slot->record.signal = SIGTERM;
-      }
-      conclude(*slot);
-    }
+    waits_end_.clear();
+    look_for_hosts();
   }
 
-  /// The slot's run is over.
-  void conclude(Slot& slot) {
-    slot.record.runtime = std::chrono::duration<double>(now() - slot.begun).count();
-    slot.taken = false;
-    --running_;
-    Ended ended{std::move(slot.job), std::move(slot.record), std::exchange(slot.process, std::nullopt), slot.timed_out};
-    if (ended.process && !options_.ungroup) slot.files = ended.process->unused_files();
-    const Outcome outcome = ended.timed_out       ? Outcome::timed_out
-                            : ended.record.good() ? Outcome::done
-                                                  : Outcome::failed;
-    Actions actions;
-    const auto verdict = queue_.finished(slot.worker, slot.task, outcome, now() - slot.begun, now(), actions);
-    if (slot.stopping && !slot.timed_out) return;  // the session ends: this is not how the job ends
-    if (ended.timed_out) {
-      launch::tell_user("apfarm", fmt::format("job {} was ended, because it ran longer than --timeout: {}",
+  void welcome(Host& host, std::size_t slots) {
+    for (std::size_t place = 0; place < slots; ++place) {
+      const WorkerNumber worker = queue_.join();
+      unsigned number = static_cast<unsigned>(slots_.size() + 1);
+      if (!free_numbers_.empty()) number = free_numbers_.extract(free_numbers_.begin()).value();
+      slots_[worker] = {.host = host.host.get(), .place = place, .number = number};
+      host.workers.push_back(worker);
+    }
+    ever_came_ = true;
+  }
+
+  /// What it had runs elsewhere, or again when it is back.
+  void lose(Host& host, const std::string& why) {
+    launch::tell_user("apfarm", launch::printable(why));
+    host.was_lost = true;
+    for (const WorkerNumber worker : host.workers) {
+      const auto found = slots_.find(worker);
+      Slot slot = std::move(found->second);
+      slots_.erase(found);
+      free_numbers_.insert(slot.number);
+      running_ -= slot.jobs.size();
+      Actions actions;
+      std::unordered_map<TaskNumber, JobRecord> records;
+      for (Given& given : slot.jobs) {
+        jobs_.emplace(given.task, std::move(given.job));
+        records.emplace(given.task, std::move(given.record));
+      }
+      queue_.died(worker, actions);
+      for (const Action& action : actions) {
+        if (action.kind == Action::Kind::ended) give_up(action, std::move(records.at(action.task)));
+      }
+    }
+    host.workers.clear();
+  }
+
+  /// A job that has ended with its host.
+  void give_up(const Action& action, JobRecord record) {
+    const auto job = jobs_.find(action.task);
+    Ended ended{.job = std::move(job->second), .record = std::move(record)};
+    jobs_.erase(job);
+    if (closing_) return;
+    ended.record.start = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    ended.timed_out = action.outcome == Outcome::timed_out;
+    if (!ended.timed_out) {
+      ended.record.exit_value = 255;
+      launch::tell_user("apfarm", fmt::format("job {} is given up, because each host that ran it was lost: {}",
                                               ended.job.sequence, ended.record.command));
     }
-    if (verdict == Queue::Verdict::again) {
-      jobs_.emplace(slot.task, std::move(ended.job));
+    finish(std::move(ended));
+  }
+
+  void look_for_hosts() {
+    if (!slots_.empty() || closing_ || !std::ranges::all_of(hosts_, &Host::was_lost)) {
+      lonely_since_.reset();
       return;
+    }
+    if (!lonely_since_) lonely_since_ = time_now();
+    if (ever_came_ && time_now() - *lonely_since_ < lonely_max) return;
+    flush();
+    throw Error(Errc::failed, ever_came_ ? "all hosts are lost, and none has come back for a minute: apctl up repairs "
+                                           "the pool, and --joblog with --resume goes on from here"
+                                         : "no host of the pool can be reached");
+  }
+
+  /// A run is over.
+  void conclude(const Host& host, JobEnd& end) {
+    if (end.slot >= host.workers.size()) return;
+    const WorkerNumber worker = host.workers[end.slot];
+    Slot& slot = slots_.at(worker);
+    const auto found = std::ranges::find(slot.jobs, end.task, &Given::task);
+    if (found == slot.jobs.end()) return;
+    Given given = std::move(*found);
+    slot.jobs.erase(found);
+    --running_;
+    Ended ended{std::move(given.job), std::move(given.record), std::move(end.files), given.timed_out};
+    ended.record.start = end.start;
+    ended.record.runtime = std::chrono::duration<double>(end.ran).count();
+    ended.record.exit_value = end.exit_value;
+    ended.record.signal = end.signal;
+    if (!end.problem.empty()) launch::tell_user("apfarm", launch::printable(end.problem));
+    const Outcome outcome = ended.timed_out                    ? Outcome::timed_out
+                            : ended.record.good() && end.begun ? Outcome::done
+                                                               : Outcome::failed;
+    Actions actions;
+    const auto verdict = queue_.finished(worker, given.task, outcome, end.ran, time_now(), actions);
+    // The session ends: this is not how the job ends.
+    if (closing_ && (!end.begun || (given.stopping && !given.timed_out))) return;
+    if (verdict == Queue::Verdict::again) {
+      if (ended.timed_out) tell_timeout(ended);
+      jobs_.emplace(given.task, std::move(ended.job));
+      return;
+    }
+    finish(std::move(ended));
+  }
+
+  static void tell_timeout(const Ended& ended) {
+    launch::tell_user("apfarm", fmt::format("job {} was ended, because it ran longer than --timeout: {}",
+                                            ended.job.sequence, ended.record.command));
+  }
+
+  /// The job has ended.
+  void finish(Ended ended) {
+    if (ended.timed_out) {
+      tell_timeout(ended);
+      ended.record.exit_value = -1;
+      ended.record.signal = SIGTERM;
     }
     note(ended);
     if (options_.keep_order && ended.job.sequence != printed_ + 1) {
@@ -465,17 +442,13 @@ class Session {
     if (halt.on == Halt::On::failed && halt.count == 0)
       halt_status_ = static_cast<int>(std::ceil(100 * static_cast<double>(failed_) / all));
     if (halt.on == Halt::On::succeeded) halt_status_ = 0;
-    if (halt.when == Halt::When::now) {
-      for (Slot& slot : slots_) {
-        if (slot.process && !slot.stopping) end_early(slot);
-      }
-    }
+    stop_all(halt.when == Halt::When::now ? Stop::term : Stop::unless_begun);
   }
 
   void print(Ended& ended) {
     ++printed_;
-    const int output = ended.process ? ended.process->file(JobProcess::output) : -1;
-    const int error = ended.process ? ended.process->file(JobProcess::error) : -1;
+    const int output = ended.files[JobProcess::output].get();
+    const int error = ended.files[JobProcess::error].get();
     ended.record.received = bytes_of_file(output);
     if (options_.json) {
       print_json(ended, output, error);
@@ -494,10 +467,10 @@ class Session {
       values += fmt::format("{}\"{}\"", values.empty() ? "" : ",", json_text(value));
     const JobRecord& record = ended.record;
     printer_.print(
-        fmt::format("{{\"Seq\":{},\"Host\":\":\",\"Starttime\":{:.3f},\"JobRuntime\":{:.3f},\"Send\":{},"
+        fmt::format("{{\"Seq\":{},\"Host\":\"{}\",\"Starttime\":{:.3f},\"JobRuntime\":{:.3f},\"Send\":{},"
                     "\"Receive\":{},\"Exitval\":{},\"Signal\":{},\"Command\":\"{}\",\"V\":[{}],\"Stdout\":\"",
-                    record.sequence, record.start, record.runtime, record.sent, record.received, record.exit_value,
-                    record.signal, json_text(record.command), values));
+                    record.sequence, json_text(record.host), record.start, record.runtime, record.sent, record.received,
+                    record.exit_value, record.signal, json_text(record.command), values));
     printer_.print_json_file(output);
     printer_.print("\",\"Stderr\":\"");
     printer_.print_json_file(error);
@@ -510,7 +483,7 @@ class Session {
   }
 
   void show_progress(bool last) {
-    const Time time = now();
+    const Time time = time_now();
     if (!last && time - shown_ < milliseconds(100)) return;
     shown_ = time;
     const std::uint64_t ended = done_ + skipped_;
@@ -528,15 +501,15 @@ class Session {
   const CommandTemplate& commands_;
   Inputs& inputs_;
   const SessionOptions& options_;
-  os::UniqueFd ends_;
   os::UniqueFd signals_;
-  os::UniqueFd no_input_;
   Printer printer_;
+  const bool is_far_;
   Queue queue_;
-  GroupGuard guard_;
-  Environment environment_;
-  std::vector<Slot> slots_;
-  std::unordered_map<WorkerNumber, std::size_t> slot_of_;
+  std::vector<Host> hosts_;
+  std::unordered_map<WorkerNumber, Slot> slots_;
+  std::set<unsigned> free_numbers_;  // of slots
+  std::vector<pollfd> waits_;
+  std::vector<std::size_t> waits_end_;                             // by host, in waits_
   std::unordered_map<TaskNumber, Job> jobs_;                       // that wait
   std::map<std::uint64_t, std::optional<Ended>> waiting_outputs_;  // by sequence; nothing: it need not run
   std::optional<Joblog> joblog_;
@@ -548,18 +521,19 @@ class Session {
   std::uint64_t skipped_ = 0;
   std::size_t running_ = 0;
   std::optional<int> halt_status_;
+  std::optional<Time> lonely_since_;
+  bool ever_came_ = false;
   bool closing_ = false;
   bool inputs_ended_ = false;
   bool inputs_wait_ = false;
-  bool starts_wait_ = false;
-  bool killing_ = false;
   Time shown_{};
 };
 
 }  // namespace
 
-int run_session(const CommandTemplate& commands, Inputs& inputs, const SessionOptions& options) {
-  return Session(commands, inputs, options).run();
+int run_session(const CommandTemplate& commands, Inputs& inputs, const SessionOptions& options,
+                std::vector<std::unique_ptr<JobHost>> hosts) {
+  return Session(commands, inputs, options, std::move(hosts)).run();
 }
 
 }  // namespace aplib::farm

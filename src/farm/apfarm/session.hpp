@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Session: one apfarm from its first job to its last. One thread starts processes, waits for their ends and for
+// Session: one apfarm from its first job to its last. One thread hands jobs to hosts, waits for their ends and for
 // signals, and prints.
 #pragma once
 
@@ -8,9 +8,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "farm/apfarm/command_template.hpp"
 #include "farm/apfarm/inputs.hpp"
+#include "farm/apfarm/job_host.hpp"
 #include "farm/queue.hpp"
 
 namespace aplib::farm {
@@ -35,7 +37,6 @@ enum class Resume : std::uint8_t {
 };
 
 struct SessionOptions {
-  unsigned jobs = 1;
   unsigned tries = 1;
   Time timeout{0};  ///< 0: none.
   bool keep_order = false;
@@ -49,11 +50,12 @@ struct SessionOptions {
   Halt halt{};
   std::string joblog{};  ///< Empty: none.
   Resume resume = Resume::no;
-  std::string shell = "/bin/sh";
 };
 
-/// Runs the jobs. Returns apfarm's exit status, as GNU Parallel's: 0, the number of failed jobs up to 100, 101 for
-/// more, or what --halt says; 128 + number when a signal ended it. Throws Error. Once per process: it takes signals.
-[[nodiscard]] int run_session(const CommandTemplate& commands, Inputs& inputs, const SessionOptions& options);
+/// Runs the jobs on these hosts. Returns apfarm's exit status, as GNU Parallel's: 0, the number of failed jobs up to
+/// 100, 101 for more, or what --halt says; 128 + number when a signal ended it. Throws Error. Once per process: it
+/// takes signals.
+[[nodiscard]] int run_session(const CommandTemplate& commands, Inputs& inputs, const SessionOptions& options,
+                              std::vector<std::unique_ptr<JobHost>> hosts);
 
 }  // namespace aplib::farm

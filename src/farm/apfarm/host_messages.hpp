@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// What apfarm and its worker on a host of a pool say to each other, by messages.hpp. What arrives may be anybody's.
+//
+//   apfarm                          worker (apfarm --worker)
+//     BeginWork               ->
+//                             <-    WorkerReady
+//     RunJob ... StopJob ...  ->
+//                             <-    JobOutput ... JobEnded      of one job after the other
+//                             <-    Beat                        where nothing else is said for long
+//
+// A worker ends, with its jobs, when the connection closes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "farm/apfarm/job_host.hpp"
+#include "farm/messages.hpp"
+
+namespace aplib::farm {
+
+inline constexpr std::uint32_t worker_version = 1;
+/// Of a job's output in one message.
+inline constexpr std::size_t output_piece = std::size_t{64} << 10;
+/// A worker beats so often in the time after which its silence means that it is lost.
+inline constexpr int beats_in_silence = 4;
+
+enum class WorkMessage : std::uint8_t {
+  begin_work = 1,
+  run_job,
+  stop_job,
+  beat,
+  worker_ready,
+  job_output,
+  job_ended,
+  last = job_ended
+};
+
+struct BeginWork {
+  static constexpr WorkMessage type = WorkMessage::begin_work;
+  std::uint32_t version = worker_version;
+  std::string jobs{};         ///< As of -j.
+  std::string shell{};        ///< Empty: the host's own.
+  std::string owner{};        ///< PARALLEL_PID
+  std::uint64_t silence = 0;  ///< A worker that says nothing for so many nanoseconds is lost.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.version, self.jobs, self.shell, self.owner, self.silence);
+  }
+};
+
+struct RunJob {
+  static constexpr WorkMessage type = WorkMessage::run_job;
+  std::uint64_t task = 0;
+  std::uint32_t slot = 0;
+  std::uint64_t sequence = 0;
+  std::uint32_t slot_number = 0;
+  std::string text{};
+  std::vector<std::string> words{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.task, self.slot, self.sequence, self.slot_number, self.text, self.words);
+  }
+};
+
+struct StopJob {
+  static constexpr WorkMessage type = WorkMessage::stop_job;
+  std::uint64_t task = 0;
+  std::uint32_t slot = 0;
+  Stop how = Stop::term;
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.task, self.slot, self.how);
+  }
+};
+
+struct Beat {
+  static constexpr WorkMessage type = WorkMessage::beat;
+  template <class Self, class Fields>
+  static void list(Self& /*self*/, Fields&& fields) {
+    fields();
+  }
+};
+
+struct WorkerReady {
+  static constexpr WorkMessage type = WorkMessage::worker_ready;
+  std::uint32_t version = worker_version;
+  std::uint32_t slots = 0;
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.version, self.slots);
+  }
+};
+
+struct JobOutput {
+  static constexpr WorkMessage type = WorkMessage::job_output;
+  enum class Stream : std::uint8_t { output, error, last = error };
+  std::uint64_t task = 0;
+  Stream stream = Stream::output;
+  std::span<const std::byte> bytes{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.task, self.stream, self.bytes);
+  }
+};
+
+/// As JobEnd.
+struct JobEnded {
+  static constexpr WorkMessage type = WorkMessage::job_ended;
+  std::uint64_t task = 0;
+  std::uint32_t slot = 0;
+  bool begun = false;
+  std::uint64_t start = 0;  ///< Nanoseconds since 1970.
+  std::uint64_t ran = 0;    ///< Nanoseconds.
+  std::uint8_t exit_value = 0;
+  std::uint8_t signal = 0;
+  std::string problem{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.task, self.slot, self.begun, self.start, self.ran, self.exit_value, self.signal, self.problem);
+  }
+};
+
+}  // namespace aplib::farm

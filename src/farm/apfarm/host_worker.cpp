@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+#include "farm/apfarm/host_worker.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
+#include "base/os/time.hpp"
+#include "farm/apfarm/host_messages.hpp"
+#include "farm/apfarm/job_runner.hpp"
+
+namespace aplib::farm {
+namespace {
+
+/// Outputs that may wait for their way to apfarm: each is two files.
+constexpr std::size_t unsent_max = 128;
+/// Bounds of the time between beats, whatever apfarm says.
+constexpr Time pause_least = std::chrono::milliseconds(25);
+constexpr Time pause_most = std::chrono::hours(1);
+
+/// The end of a job on its way.
+struct Unsent {
+  JobEnd end;
+  std::array<off_t, 2> sent{};  // of its files
+};
+
+class Worker {
+ public:
+  Worker(os::UniqueFd in, os::UniqueFd out) : in_(std::move(in)), out_(std::move(out)) {
+    for (const int fd : {in_.get(), out_.get()}) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+  }
+
+  /// Until apfarm is gone.
+  void run() {
+    while (listen()) {
+      if (runner_) {
+        HostNews news;
+        runner_->work(time_now(), {}, news);
+        for (JobEnd& end : news.ends) unsent_.push_back({.end = std::move(end)});
+        if (bytes_.empty() && time_now() - said_ >= beat_pause_) say(Beat{});
+      }
+      if (!speak()) return;
+      if (runner_) runner_->pause(unsent_.size() >= unsent_max);
+      wait();
+    }
+  }
+
+ private:
+  template <class Message>
+  void say(const Message& message) {
+    append_message(bytes_, message);
+    said_ = time_now();
+  }
+
+  /// False: nobody speaks any more.
+  bool listen() {
+    const ssize_t count = ::read(in_.get(), piece_.data(), piece_.size());
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return false;
+    if (count < 0) return true;
+    stream_.add(std::span(piece_).first(static_cast<std::size_t>(count)));
+    while (const auto type = stream_.next_type()) {
+      if (!take(static_cast<WorkMessage>(*type)) || stream_.bad())
+        throw Error(Errc::failed, "what came is no message of an apfarm of this version");
+    }
+    return true;
+  }
+
+  bool take(WorkMessage type) {
+    if (type == WorkMessage::beat) return stream_.next<Beat>().has_value();
+    if (type == WorkMessage::begin_work) {
+      const auto begin = stream_.next<BeginWork>();
+      return begin && !runner_ && begin->version == worker_version && take_begin(*begin);
+    }
+    if (type == WorkMessage::run_job) {
+      auto job = stream_.next<RunJob>();
+      if (!job || !runner_ || job->slot >= slots_) return false;
+      runner_->give(job->slot, {.task = job->task,
+                                .sequence = job->sequence,
+                                .slot_number = job->slot_number,
+                                .command = {.text = std::move(job->text), .words = std::move(job->words)}});
+      return true;
+    }
+    if (type == WorkMessage::stop_job) {
+      const auto stop = stream_.next<StopJob>();
+      if (!stop || !runner_) return false;
+      runner_->stop(stop->slot, stop->task, stop->how);
+      return true;
+    }
+    return false;
+  }
+
+  bool take_begin(const BeginWork& begin) {
+    const auto silence = static_cast<Time::rep>(std::min<std::uint64_t>(begin.silence, INT64_MAX));
+    beat_pause_ = std::clamp(Time(silence / beats_in_silence), pause_least, pause_most);
+    slots_ = slots_of(begin.jobs);
+    const std::string shell = begin.shell.empty() ? usual_shell() : begin.shell;
+    runner_.emplace(JobRunner::Settings{.slots = slots_, .shell = shell, .owner = begin.owner});
+    say(WorkerReady{.slots = static_cast<std::uint32_t>(slots_)});
+    return true;
+  }
+
+  /// Tells what has ended, as far as it is heard now. False: nobody hears it any more.
+  bool speak() {
+    for (;;) {
+      while (sent_ < bytes_.size()) {
+        const ssize_t count = ::write(out_.get(), bytes_.data() + sent_, bytes_.size() - sent_);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return errno == EAGAIN;
+        sent_ += static_cast<std::size_t>(count);
+        said_ = time_now();
+      }
+      bytes_.clear();
+      sent_ = 0;
+      while (!unsent_.empty() && bytes_.size() < output_piece) tell(unsent_.front());
+      if (bytes_.empty()) return true;
+    }
+  }
+
+  /// The next piece of its output; behind the last one, its end, with which it is told.
+  void tell(Unsent& unsent) {
+    const JobEnd& end = unsent.end;
+    for (const auto stream : {JobOutput::Stream::output, JobOutput::Stream::error}) {
+      const auto i = static_cast<std::size_t>(stream);
+      if (!end.files[i]) continue;
+      const ssize_t count = ::pread(end.files[i].get(), output_.data(), output_.size(), unsent.sent[i]);
+      if (count <= 0) continue;
+      unsent.sent[i] += count;
+      const auto bytes = std::span<const std::byte>(output_).first(static_cast<std::size_t>(count));
+      return say(JobOutput{.task = end.task, .stream = stream, .bytes = bytes});
+    }
+    say(JobEnded{.task = end.task,
+                 .slot = static_cast<std::uint32_t>(end.slot),
+                 .begun = end.begun,
+                 .start = static_cast<std::uint64_t>(end.start * 1e9),
+                 .ran = static_cast<std::uint64_t>(end.ran.count()),
+                 .exit_value = static_cast<std::uint8_t>(end.exit_value),
+                 .signal = static_cast<std::uint8_t>(end.signal),
+                 .problem = end.problem});
+    unsent_.pop_front();
+  }
+
+  void wait() {
+    waits_.assign({{in_.get(), POLLIN, 0}, {bytes_.empty() ? -1 : out_.get(), POLLOUT, 0}});
+    timespec left{};
+    if (runner_) {
+      runner_->add_waits(waits_);
+      // A beat that nobody takes need not be said.
+      const Time beat = bytes_.empty() ? said_ + beat_pause_ : time_now() + beat_pause_;
+      left = os::timespec_of(std::min(beat, runner_->next_time().value_or(Time::max())) - time_now());
+    }
+    static_cast<void>(::ppoll(waits_.data(), waits_.size(), runner_ ? &left : nullptr, nullptr));
+  }
+
+  os::UniqueFd in_;
+  os::UniqueFd out_;
+  std::optional<JobRunner> runner_;
+  std::size_t slots_ = 0;
+  Time beat_pause_ = pause_most;
+  Time said_ = time_now();
+  MessageStream stream_;
+  std::deque<Unsent> unsent_;
+  launch::wire::Bytes bytes_;
+  std::size_t sent_ = 0;  // of bytes_
+  launch::wire::Bytes piece_ = launch::wire::Bytes(std::size_t{256} << 10);
+  launch::wire::Bytes output_ = launch::wire::Bytes(output_piece);
+  std::vector<pollfd> waits_;
+};
+
+}  // namespace
+
+int run_worker() {
+  // Jobs, and whoever prints, do not find the connection.
+  os::UniqueFd in(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  os::UniqueFd out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  const os::UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!in || !out || !nothing) os::refuse_descriptor("a worker's streams");
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) ::dup2(nothing.get(), fd);
+  ::signal(SIGPIPE, SIG_IGN);
+  Worker(std::move(in), std::move(out)).run();
+  return 0;
+}
+
+}  // namespace aplib::farm

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+#include "farm/apfarm/remote_host.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
+#include "base/text.hpp"
+#include "farm/apfarm/host_messages.hpp"
+#include "farm/apfarm/job_runner.hpp"
+#include "launch/pool/pool.hpp"
+#include "launch/program_path.hpp"
+#include "launch/start/launch_method.hpp"
+
+namespace aplib::farm {
+namespace {
+
+using launch::start::Started;
+using std::chrono::milliseconds;
+
+/// Between attempts to reach a host that is lost: the first pause, and the longest.
+constexpr Time again_least = milliseconds(500);
+constexpr Time again_most = std::chrono::seconds(8);
+/// When the connection of a worker has closed, its keeper says why, unless it has gone, too.
+constexpr Time last_words_wait = std::chrono::seconds(1);
+constexpr std::size_t words_max = 20;
+constexpr std::size_t worker_slots_max = 1'000'000;
+
+class RemoteHost final : public JobHost {
+ public:
+  RemoteHost(launch::start::NodeStart start, BeginWork begin)
+      : start_(std::move(start)),
+        begin_(std::move(begin)),
+        silence_(static_cast<Time::rep>(begin_.silence)),
+        method_(launch::start::make_keeper_method()) {}
+
+  [[nodiscard]] const std::string& name() const noexcept override { return start_.host.name; }
+
+  void give(std::size_t slot, JobOrder order) override {
+    say(RunJob{.task = order.task,
+               .slot = static_cast<std::uint32_t>(slot),
+               .sequence = order.sequence,
+               .slot_number = order.slot_number,
+               .text = std::move(order.command.text),
+               .words = std::move(order.command.words)});
+  }
+
+  void stop(std::size_t slot, TaskNumber task, Stop how) override {
+    say(StopJob{.task = task, .slot = static_cast<std::uint32_t>(slot), .how = how});
+  }
+
+  void add_waits(std::vector<pollfd>& waits) const override {
+    if (!worker_) return;
+    waits.push_back({worker_->end_fd(), POLLIN, 0});
+    waits.push_back({hears_ ? ends_.reader.get() : -1, POLLIN, 0});
+    waits.push_back({hears_ && sent_ < out_.size() ? ends_.writer.get() : -1, POLLOUT, 0});
+  }
+
+  [[nodiscard]] std::optional<Time> next_time() const override {
+    if (!worker_) return again_at_;
+    if (unsaid_) return Time{0};
+    return hears_ ? heard_ + silence_ : heard_ + last_words_wait;
+  }
+
+  void work(Time now, std::span<const pollfd> waits, HostNews& news) override {
+    if (!worker_) {
+      if (now >= again_at_) begin(now, news);
+      return;
+    }
+    const bool all = waits.size() < 3;
+    if (all || waits[1].revents != 0) hear(now, news);
+    if (hears_) speak();
+    if (all || waits[0].revents != 0 || !hears_) take_words();
+    if (!worker_->ended() && (hears_ || now - heard_ < last_words_wait) && now - heard_ < silence_ && fault_.empty())
+      return;
+    take_words();
+    lose(now, news);
+  }
+
+ private:
+  template <class Message>
+  void say(const Message& message) {
+    append_message(out_, message);
+    unsaid_ = true;
+  }
+
+  void begin(Time now, HostNews& news) {
+    end_ = {};
+    line_.clear();
+    fault_.clear();
+    stream_ = {};
+    out_.clear();
+    sent_ = 0;
+    hears_ = true;
+    heard_ = now;
+    try {
+      worker_ = method_->begin({start_}, nullptr);
+      ends_ = worker_->release_streams();
+    } catch (const Error& error) {
+      worker_.reset();
+      fault_ = method_->not_executed(start_, error.what());
+      return lose(now, news);
+    }
+    say(begin_);
+    speak();
+  }
+
+  void speak() {
+    unsaid_ = false;
+    while (sent_ < out_.size()) {
+      const ssize_t count = ::write(ends_.writer.get(), out_.data() + sent_, out_.size() - sent_);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EAGAIN) return;
+      if (count < 0) return stop_hearing(time_now());
+      sent_ += static_cast<std::size_t>(count);
+    }
+    out_.clear();
+    sent_ = 0;
+  }
+
+  void stop_hearing(Time now) {
+    hears_ = false;
+    heard_ = now;
+  }
+
+  void hear(Time now, HostNews& news) {
+    if (!hears_) return;
+    const ssize_t count = ::read(ends_.reader.get(), piece_.data(), piece_.size());
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count <= 0) return stop_hearing(now);
+    heard_ = now;
+    stream_.add(std::span(piece_).first(static_cast<std::size_t>(count)));
+    while (const auto type = stream_.next_type()) {
+      if (take(static_cast<WorkMessage>(*type), news) && !stream_.bad()) continue;
+      fault_ = fmt::format("{}: its worker speaks another language: is APlib of the same version there?",
+                           launch::start::host_name(start_));
+      return;
+    }
+  }
+
+  bool take(WorkMessage type, HostNews& news) {
+    if (type == WorkMessage::beat) return stream_.next<Beat>().has_value();
+    if (type == WorkMessage::worker_ready) {
+      const auto ready = stream_.next<WorkerReady>();
+      if (!ready || ready->version != worker_version || slots_ != 0 || ready->slots == 0 ||
+          ready->slots > worker_slots_max)
+        return false;
+      slots_ = ready->slots;
+      pause_ = again_least;
+      news.came = slots_;
+      return true;
+    }
+    if (type == WorkMessage::job_output) {
+      const auto piece = stream_.next<JobOutput>();
+      return piece && slots_ != 0 && keep(*piece);
+    }
+    if (type == WorkMessage::job_ended) {
+      auto ended = stream_.next<JobEnded>();
+      if (!ended || ended->slot >= slots_) return false;
+      constexpr std::uint64_t most = INT64_MAX;
+      JobEnd end{.slot = ended->slot,
+                 .task = ended->task,
+                 .begun = ended->begun,
+                 .start = static_cast<double>(ended->start) / 1e9,
+                 .ran = Time(static_cast<Time::rep>(std::min(ended->ran, most))),
+                 .exit_value = ended->exit_value,
+                 .signal = ended->signal};
+      if (!ended->problem.empty())
+        end.problem = fmt::format("{}: {}", launch::start::host_name(start_), ended->problem);
+      if (const auto files = outputs_.find(ended->task); files != outputs_.end()) {
+        end.files = std::move(files->second);
+        outputs_.erase(files);
+      }
+      news.ends.push_back(std::move(end));
+      return true;
+    }
+    return false;
+  }
+
+  /// What a job has written comes before its end, job by job: files for others than the last one are nobody's.
+  bool keep(const JobOutput& piece) {
+    JobFiles& files = outputs_[piece.task];
+    if (outputs_.size() > 1) return false;
+    os::UniqueFd& file = files[static_cast<std::size_t>(piece.stream)];
+    if (!file) file = make_job_file();
+    const std::string_view text(reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size());
+    if (os::write_all(file.get(), text)) return true;
+    throw Error(Errc::failed, fmt::format("cannot keep what a job has written: {}", std::strerror(errno)));
+  }
+
+  void take_words() {
+    for (std::string text = worker_->read(Started::error); !text.empty(); text = worker_->read(Started::error)) {
+      line_ += text;
+      for (std::size_t end = line_.find('\n'); end != line_.npos; end = line_.find('\n')) {
+        take_line(line_.substr(0, end));
+        line_.erase(0, end + 1);
+      }
+    }
+  }
+
+  void take_line(std::string line) {
+    namespace mark = launch::start::mark;
+    if (line.starts_with(mark::begins)) {
+      end_.began = true;
+    } else if (line.starts_with(mark::no_folder)) {
+      end_.lost_folder = line.substr(mark::no_folder.size());
+    } else if (const auto at = line.find(mark::ends); at != line.npos) {
+      const auto status = text::parse_number(line.substr(at + mark::ends.size()));
+      end_.told = status.has_value();
+      end_.status = static_cast<int>(status.value_or(0));
+    } else if (end_.words.size() < words_max) {
+      end_.words.push_back(std::move(line));
+    }
+  }
+
+  /// Told the first time only, and whenever the host had come.
+  void lose(Time now, HostNews& news) {
+    if (!told_ || slots_ != 0) news.lost = why(now);
+    told_ = true;
+    slots_ = 0;
+    worker_.reset();
+    ends_ = {};
+    outputs_.clear();
+    again_at_ = now + pause_;
+    pause_ = std::min(2 * pause_, again_most);
+  }
+
+  [[nodiscard]] std::string why(Time now) const {
+    const std::string name = launch::start::host_name(start_);
+    if (!fault_.empty()) return fault_;
+    if (hears_ && now - heard_ >= silence_)
+      return fmt::format("{}: its worker has said nothing for {:.3g} s", name,
+                         std::chrono::duration<double>(silence_).count());
+    launch::start::MethodEnd end = end_;
+    end.arrived = slots_ != 0;
+    const launch::start::Verdict verdict = method_->judge(start_, end);
+    if (verdict.kind == launch::start::Verdict::Kind::failed) return verdict.text;
+    return fmt::format("{}: its worker {}{}", name, launch::start::how_it_ended(verdict.status),
+                       launch::start::quoted(end.words));
+  }
+
+  const launch::start::NodeStart start_;
+  const BeginWork begin_;
+  const Time silence_;
+  const std::unique_ptr<launch::start::LaunchMethod> method_;
+  std::unique_ptr<Started> worker_;  // null: it is to be started at again_at_
+  os::Ends ends_;
+  Time again_at_{0};
+  Time pause_ = again_least;
+  bool told_ = false;  // that it is lost
+
+  bool hears_ = false;  // its connection is open
+  Time heard_{0};       // since when it is silent, or its connection closed
+  std::uint32_t slots_ = 0;
+  MessageStream stream_;
+  launch::wire::Bytes out_;
+  std::size_t sent_ = 0;  // of out_
+  bool unsaid_ = false;   // out_ has more than speak() has seen
+  launch::wire::Bytes piece_ = launch::wire::Bytes(std::size_t{256} << 10);
+  std::unordered_map<TaskNumber, JobFiles> outputs_;
+  launch::start::MethodEnd end_;
+  std::string line_;   // of its words, unfinished
+  std::string fault_;  // why it is of no use
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings) {
+  const launch::pool::Pool pool = launch::pool::Pool::open(settings.pool);
+  const std::string here = std::filesystem::path(launch::own_program()).parent_path().string();
+  const launch::cluster::Cluster standing = pool.standing_cluster();
+  const char* const shell = std::getenv("PARALLEL_SHELL");
+  const BeginWork begin{.jobs = settings.jobs,
+                        .shell = shell == nullptr ? "" : shell,
+                        .owner = fmt::format("{}", ::getpid()),
+                        .silence = static_cast<std::uint64_t>(pool.cluster().options.peer_timeout.count())};
+  std::vector<std::unique_ptr<JobHost>> hosts;
+  for (std::size_t i = 0; i < pool.hosts().size(); ++i) {
+    const std::filesystem::path worker = std::filesystem::path(pool.keeper_program(i, here)).replace_filename("apfarm");
+    launch::start::NodeStart start{.process = static_cast<std::uint32_t>(i),
+                                   .host = standing.hosts[pool.hosts()[i].members.front()],
+                                   .command = {worker.string(), "--worker"},
+                                   .input = {}};
+    if (!settings.folder.empty()) start.host.folder = settings.folder;
+    hosts.push_back(std::make_unique<RemoteHost>(std::move(start), begin));
+  }
+  return hosts;
+}
+
+}  // namespace aplib::farm

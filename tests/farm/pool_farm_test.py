@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""apfarm --in: jobs on the hosts of a pool, which are this computer with several keepers; what is killed on the way.
+
+    pool_farm_test.py BIN [NAME]         BIN has apfarm, apctl and apkeeper
+    APLIB_FARM_KILLS=60 pool_farm_test.py BIN Deaths        a worker is killed each second, for a minute"""
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "launch" / "start"))
+import driver  # noqa: E402
+import servers  # noqa: E402
+from servers import namespaces  # noqa: E402
+
+PATIENCE = 120
+KILLS = int(os.environ.get("APLIB_FARM_KILLS", "3"))
+HOSTS = ("a", "b", "c")
+
+
+def name_of(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def with_words(*words):
+    """The processes whose command lines have all of these."""
+    return sorted(pid for pid, line in namespaces.processes().items() if all(word in line for word in words))
+
+
+def workers(host=""):
+    """Those of all hosts, or of one; without their guards, which have the same command lines."""
+    return [pid for pid in with_words("apfarm", "--worker", f"{host}/apfarm") if name_of(pid) == "apfarm"]
+
+
+class PoolFarmTest(unittest.TestCase):
+    """A pool of three hosts, with two slots each."""
+
+    def setUp(self):
+        self.folder = servers.Folder("farm")
+        self.addCleanup(self.folder.remove)
+        self.addCleanup(self.end_all)
+        text = '[comm]\npeer-timeout = "5s"\n'
+        for host in HOSTS:
+            # Of other programs it is another computer, by what the launcher knows.
+            programs = self.folder.path / host
+            programs.mkdir()
+            for name in ("apfarm", "apkeeper", "aprun"):
+                (programs / name).symlink_to(driver.BIN / name)
+            text += f'[[host]]\nname = "{host}"\nlaunch = "local"\naprun = "{programs}/aprun"\nfolder = "{programs}"\n'
+        done = subprocess.run([driver.BIN / "apctl", "up", "-f", self.folder.write("p.toml", text)],
+                              capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual((done.stdout, done.stderr), ("pool p: 3 hosts stand ready\n", ""))
+
+    def end_all(self):
+        for pid in with_words("apkeeper"):
+            os.kill(pid, signal.SIGKILL)
+        for pid in workers():
+            os.kill(pid, signal.SIGKILL)
+        subprocess.run(["rm", "-rf", "/run/aptest/aplib"], check=True)
+
+    def start(self, *words, jobs="2", **streams):
+        made = subprocess.Popen(
+            [driver.BIN / "apfarm", "--in", "p", f"-j{jobs}", *map(str, words)], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder.path,
+            env=dict(os.environ, PARALLEL_SHELL="/bin/sh"), **streams,
+        )
+        self.addCleanup(made.communicate)
+        self.addCleanup(made.kill)
+        return made
+
+    def run_it(self, *words, status=0, jobs="2"):
+        made = self.start(*words, jobs=jobs)
+        out, errors = made.communicate(timeout=PATIENCE)
+        self.assertEqual(made.returncode, status, (words, out, errors))
+        return out, errors
+
+    def check_nothing_left(self, word="--worker"):
+        self.assertTrue(namespaces.wait_until(lambda: not with_words(word), PATIENCE), namespaces.processes())
+
+    def joblog(self):
+        """{number: (host, exit value, signal)} of the file "log"."""
+        lines = (self.folder.path / "log").read_text().splitlines()[1:]
+        rows = [line.split("\t") for line in lines]
+        self.assertEqual(len({row[0] for row in rows}), len(rows), "a line for each job")
+        return {int(row[0]): (row[1], int(row[6]), int(row[7])) for row in rows}
+
+
+class Words(PoolFarmTest):
+    def test_outputs_and_hosts(self):
+        out, errors = self.run_it("-k", "--tag", "--joblog", "log", "echo $PARALLEL_SEQ; echo e{} >&2; exit {}", ":::",
+                                  *(["0"] * 20), "3", status=1)
+        self.assertEqual(out, "".join(f"0\t{i}\n" for i in range(1, 21)) + "3\t21\n")
+        self.assertEqual(sorted(errors.splitlines()), ["0\te0"] * 20 + ["3\te3"])
+        log = self.joblog()
+        self.assertEqual(sorted(log), list(range(1, 22)))
+        self.assertEqual([log[i][1:] for i in (1, 21)], [(0, 0), (3, 0)])
+        self.assertLessEqual({host for host, _, _ in log.values()}, set(HOSTS))
+        self.assertEqual(self.run_it("-k", "--resume", "--joblog", "log", "echo {}", ":::", *range(23))[0], "21\n22\n")
+        line = json.loads(self.run_it("--json", "printf {}; kill -9 $$", ":::", "x", status=1)[0])
+        self.assertEqual((line["Signal"], line["Stdout"], line["Host"] in HOSTS), (9, "x", True))
+        self.check_nothing_left()
+
+    def test_every_host_works_in_its_folder(self):
+        # The first six do not end before all have begun.
+        here = self.folder.path / "here"
+        wait = f"echo {{}} > {here}-{{}}; while [ $(ls {here}-* | wc -l) -lt 6 ]; do sleep 0.01; done; pwd"
+        out, _ = self.run_it(wait, ":::", *range(6))
+        self.assertEqual(sorted(out.split()), sorted(str(self.folder.path / host) for host in HOSTS * 2))
+        self.assertEqual(self.run_it("--wd", "/", "pwd", ":::", "1")[0], "/\n")
+        _, errors = self.run_it("--wd", "/no/such", "pwd", ":::", "1", status=255)
+        self.assertEqual(errors.count("/no/such"), 3, errors)
+        self.assertRegex(errors, "apfarm: no host of the pool can be reached\n$")
+
+    def test_large_outputs_stay_whole(self):
+        out, _ = self.run_it("-k", "head -c 3000000 /dev/zero | tr '\\0' {}", ":::", "a", "b", "c", "d")
+        self.assertEqual(out, "".join(c * 3000000 for c in "abcd"))
+        made = self.start("head -c 300000 /dev/zero; : {}", ":::", *range(300))  # a reader that is slow
+        time.sleep(0.5)
+        self.assertEqual(len(made.communicate(timeout=PATIENCE)[0]), 90_000_000)
+        self.assertEqual(made.returncode, 0)
+
+    def test_limits(self):
+        out, errors = self.run_it("--timeout", "0.3", "--joblog", "log", "sleep {}; echo {}", ":::", 0, 77, status=1)
+        self.assertEqual(out, "0\n")
+        self.assertRegex(errors, "job 2 was ended, because it ran longer than --timeout")
+        self.assertEqual(self.joblog()[2][1:], (-1, 15))
+        self.check_nothing_left("sleep 77")
+        again = self.folder.path / "again"
+        self.run_it("--retries", "3", f"echo >> {again}; test $(wc -l < {again}) = 3 || exit {{}}", ":::", "1")
+        _, errors = self.run_it("--halt", "now,fail=1", "sleep {}; exit 7", ":::", "0.1", "78", "79", status=7)
+        self.check_nothing_left("sleep 7")
+        command = "sleep 0.{}; echo {}; test {} != 1"
+        out, _ = self.run_it("--halt", "soon,fail=1", command, ":::", "1", "6", *range(2, 400), status=1)
+        self.assertIn("6\n", out)
+        self.assertLess(out.count("\n"), 200)
+
+    def test_interrupt(self):
+        made = self.start("echo {}; sleep 76", ":::", "1", "2", "3")
+        self.assertTrue(namespaces.wait_until(lambda: len(with_words("sleep 76")) >= 3, PATIENCE))
+        made.send_signal(signal.SIGINT)
+        made.communicate(timeout=PATIENCE)
+        self.assertEqual(made.returncode, 130)
+        self.check_nothing_left("sleep 76")
+        self.check_nothing_left()
+
+    def test_bad_words(self):
+        self.assertRegex(self.run_it("-u", "true", ":::", "1", status=255)[1], "it does not go with --in")
+        self.assertRegex(self.run_it("--in", "q", "true", ":::", "1", status=255)[1], "no pool q|--in")
+        self.assertRegex(self.run_it("true", ":::", "1", jobs="x", status=255)[1], "-j x: use a number of jobs")
+
+
+class Deaths(PoolFarmTest):
+    def test_killed_apfarm_leaves_nothing(self):
+        made = self.start("sleep 75", ":::", *range(8))
+        self.assertTrue(namespaces.wait_until(lambda: len(with_words("sleep 75")) >= 6, PATIENCE))
+        made.kill()
+        self.check_nothing_left("sleep 75")
+        self.check_nothing_left()
+
+    def test_killed_worker_leaves_nothing_and_comes_back(self):
+        made = self.start("--joblog", "log", "sleep 0.01; echo {}", ":::", *range(600))
+        self.assertTrue(namespaces.wait_until(lambda: len(workers()) == 3, PATIENCE))
+        victim, = workers("/a")
+        os.kill(victim, signal.SIGKILL)
+        self.assertTrue(namespaces.wait_until(lambda: workers("/a") not in ([], [victim]), PATIENCE), "it is back")
+        out, errors = made.communicate(timeout=PATIENCE)
+        self.assertEqual(made.returncode, 0, errors)
+        self.assertEqual(sorted(map(int, out.split())), list(range(600)))
+        self.assertEqual(errors, "apfarm: host 'a': its worker was killed by signal 9 (Killed)\n")
+        self.assertEqual(len(self.joblog()), 600)
+
+    def test_random_workers(self):
+        """Each second one is killed. Each job has one result, and few jobs run twice: at most those that were killed,
+        and 2 %."""
+        seed = int(os.environ.get("APLIB_FARM_SEED", random.randrange(1 << 30)))
+        chance = random.Random(seed)
+        runs = self.folder.path / "runs"
+        count = KILLS * 6 * 50  # 50 ms each in six slots: about the time of all kills
+        made = self.start(f"echo {{}} >> {runs}; sleep 0.05; echo {{}}", ":::", *range(count))
+        reader = []
+        thread = threading.Thread(target=lambda: reader.extend(made.communicate()))
+        thread.start()
+        killed = 0
+        while killed < KILLS and made.poll() is None:
+            time.sleep(1)
+            if now := workers():
+                os.kill(chance.choice(now), signal.SIGKILL)
+                killed += 1
+        thread.join(PATIENCE)
+        out, errors = reader
+        self.assertEqual(made.returncode, 0, errors)
+        self.assertEqual(sorted(map(int, out.split())), list(range(count)), f"seed {seed}")
+        extra = len(runs.read_text().split()) - count
+        self.assertEqual(errors.count("killed by signal 9"), killed)
+        self.assertLessEqual(extra, killed * 2 + count // 50, f"seed {seed}, {killed} kills")  # two slots each
+        print(f"{killed} kills, {count} jobs, {extra} ran again", file=sys.stderr)
+
+    def test_a_slow_host_gets_little(self):
+        """One host is ten times slower."""
+        command = "case $PWD in */c) sleep 0.2;; *) sleep 0.02;; esac; pwd"
+        out, _ = self.run_it(command, ":::", *range(200))
+        self.assertEqual(out.count("\n"), 200)
+        self.assertLess(out.count("/c\n"), 40)
+
+    def test_all_lost(self):
+        made = self.start("sleep 0.3; echo {}", ":::", "1", "2", "3", "4")
+        self.assertTrue(namespaces.wait_until(lambda: len(with_words("sleep 0.3")) >= 4, PATIENCE))
+        for pid in workers():
+            os.kill(pid, signal.SIGKILL)
+        out, errors = made.communicate(timeout=PATIENCE)
+        self.assertEqual((made.returncode, sorted(out.split())), (0, ["1", "2", "3", "4"]), errors)
+        for pid in with_words("apkeeper"):
+            os.kill(pid, signal.SIGKILL)
+        _, errors = self.run_it("true", ":::", "1", status=255)
+        self.assertEqual(errors.count("the way to its keeper is closed"), 3, errors)
+
+
+if __name__ == "__main__":
+    if namespaces.hindrance() is None:
+        namespaces.enclose()
+    driver.run_tests(namespaces.hindrance())
