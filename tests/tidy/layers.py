@@ -20,6 +20,7 @@ MAY_INCLUDE = {
     "src/relay": ["include", "src/base", "src/comm"],
     "src/launch": ["include", "src/base", "src/comm", "src/kernel"],
     "src/farm": ["include", "src/base", "src/launch"],
+    "src/gridrpc": ["include", "src/base", "src/launch"],
     "apps": ["include"],
     "bench": ["include"],
     "bench/load": ["include", "src/arch", "src/base", "src/memory", "src/loader"],  # measures the loader from inside
