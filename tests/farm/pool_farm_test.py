@@ -26,9 +26,11 @@ KILLS = int(os.environ.get("APLIB_FARM_KILLS", "3"))
 HOSTS = ("a", "b", "c")
 
 
-def name_of(pid):
+def parent_of(pid):
+    """The name of its parent; empty if it has gone."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        parent = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]
+        return Path(f"/proc/{parent}/comm").read_text().strip()
     except OSError:
         return ""
 
@@ -39,8 +41,8 @@ def with_words(*words):
 
 
 def workers(host=""):
-    """Those of all hosts, or of one; without their guards, which have the same command lines."""
-    return [pid for pid in with_words("apfarm", "--worker", f"{host}/apfarm") if name_of(pid) == "apfarm"]
+    """Those of all hosts, or of one; without their guards and jobs that begin, which have the same command lines."""
+    return [pid for pid in with_words("apfarm", "--worker", f"{host}/apfarm") if parent_of(pid) == "apkeeper"]
 
 
 class PoolFarmTest(unittest.TestCase):
@@ -69,11 +71,11 @@ class PoolFarmTest(unittest.TestCase):
             os.kill(pid, signal.SIGKILL)
         subprocess.run(["rm", "-rf", "/run/aptest/aplib"], check=True)
 
-    def start(self, *words, jobs="2", **streams):
+    def start(self, *words, jobs="2", cwd=None):
         made = subprocess.Popen(
             [driver.BIN / "apfarm", "--in", "p", f"-j{jobs}", *map(str, words)], stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder.path,
-            env=dict(os.environ, PARALLEL_SHELL="/bin/sh"), **streams,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, PARALLEL_SHELL="/bin/sh"),
+            cwd=cwd or self.folder.path,
         )
         self.addCleanup(made.communicate)
         self.addCleanup(made.kill)
@@ -144,6 +146,24 @@ class Words(PoolFarmTest):
         out, _ = self.run_it("--halt", "soon,fail=1", command, ":::", "1", "6", *range(2, 400), status=1)
         self.assertIn("6\n", out)
         self.assertLess(out.count("\n"), 200)
+
+    def test_files_that_all_jobs_need(self):
+        source = self.folder.path / "here"
+        (source / "common").mkdir(parents=True)
+        (source / "common" / "data").write_bytes(bytes(range(256)) * 8000)
+        (source / "one").write_text("1\n")
+        words = ("--basefile", "common", "--bf", "one", "cat one; wc -c < common/data; : {}", ":::", *range(12))
+        made = self.start(*words, cwd=source)
+        self.assertEqual(made.communicate(timeout=PATIENCE), ("1\n2048000\n" * 12, ""))
+        before = [(self.folder.path / host / "common" / "data").stat() for host in HOSTS]
+        self.assertEqual(len({each.st_ino for each in before}), 3, "a file on each host")
+        (source / "one").write_text("2\n")
+        made = self.start(*words, cwd=source)
+        self.assertEqual(made.communicate(timeout=PATIENCE), ("2\n2048000\n" * 12, ""))
+        after = [(self.folder.path / host / "common" / "data").stat() for host in HOSTS]
+        self.assertEqual([each.st_ino for each in after], [each.st_ino for each in before], "what is the same is kept")
+        _, errors = self.run_it("--basefile", "/no/such", "true", ":::", "1", status=255)
+        self.assertRegex(errors, "^apfarm: --basefile: .*/no/such")
 
     def test_interrupt(self):
         made = self.start("echo {}; sleep 76", ":::", "1", "2", "3")

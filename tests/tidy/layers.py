@@ -52,10 +52,14 @@ API_ONLY = {
         "src/kernel/overseer.hpp",
     ],
     ("src/farm", "src/launch"): [
+        "src/launch/files/manifest.hpp",
+        "src/launch/files/receiver.hpp",
+        "src/launch/files/sender.hpp",
         "src/launch/pool/pool.hpp",
         "src/launch/program_path.hpp",
         "src/launch/start/launch_method.hpp",
         "src/launch/terminal.hpp",
+        "src/launch/this_host.hpp",
         "src/launch/wire/fields.hpp",
     ],
 }

@@ -93,6 +93,7 @@ struct CommandLine {
   std::string jobs = "100%";
   std::string pool;
   std::string folder;
+  std::vector<std::string> base_files;
   std::string timeout;
   std::string halt;
   std::string separator = "\\n";
@@ -106,6 +107,8 @@ void add_options(CLI::App& app, CommandLine& line) {
   app.add_option("-j,--jobs,-P", line.jobs,
                  "Jobs at once, on each host: N, N% of the cores, +N, -N; 0: many. Default: 100%.");
   app.add_option("--in", line.pool, "Run jobs on the hosts of this pool (apctl up).");
+  app.add_option("--basefile,--bf", line.base_files, "With --in: a file or folder that goes to each host first.")
+      ->allow_extra_args(false);
   app.add_option("--wd,--workdir", line.folder, "With --in: the folder in which jobs run.");
   app.add_option("-a,--arg-file", line.files, "A file of values, one a line; -: standard input.")
       ->allow_extra_args(false);
@@ -168,8 +171,8 @@ int run(int argc, char** argv) {
   line.inputs.separator = line.null ? '\0' : parse_separator(line.separator);
   if (!line.pool.empty() && session.ungroup)
     refuse("-u leaves the output to the jobs, which write on other hosts: it does not go with --in");
-  if (line.pool.empty() && !line.folder.empty())
-    refuse("--wd is a folder of the hosts of a pool: name that by --in POOL");
+  if (line.pool.empty() && !(line.folder.empty() && line.base_files.empty()))
+    refuse("--wd and --basefile are for the hosts of a pool: name that by --in POOL");
   Words words = split_words(app.remaining(), line.files);
   if (!words.command.empty() && words.command[0].starts_with("-"))
     refuse(fmt::format("unknown option {}; run with --help for those there are", words.command[0]));
@@ -180,7 +183,7 @@ int run(int argc, char** argv) {
     hosts.push_back(std::make_unique<JobRunner>(JobRunner::Settings{
         .slots = slots, .captures = !session.ungroup, .shell = usual_shell(), .owner = fmt::format("{}", ::getpid())}));
   } else {
-    hosts = hosts_of_pool({.pool = line.pool, .jobs = line.jobs, .folder = line.folder});
+    hosts = hosts_of_pool({.pool = line.pool, .jobs = line.jobs, .folder = line.folder, .files = line.base_files});
   }
   return run_session(commands, inputs, session, std::move(hosts));
 }

@@ -3,6 +3,7 @@
 //
 //   apfarm                          worker (apfarm --worker)
 //     BeginWork               ->
+//     FilePiece ...          <->    FilePiece ...               a transfer (launch/files) of what all jobs need
 //                             <-    WorkerReady
 //     RunJob ... StopJob ...  ->
 //                             <-    JobOutput ... JobEnded      of one job after the other
@@ -32,6 +33,7 @@ enum class WorkMessage : std::uint8_t {
   begin_work = 1,
   run_job,
   stop_job,
+  file_piece,
   beat,
   worker_ready,
   job_output,
@@ -46,9 +48,10 @@ struct BeginWork {
   std::string shell{};        ///< Empty: the host's own.
   std::string owner{};        ///< PARALLEL_PID
   std::uint64_t silence = 0;  ///< A worker that says nothing for so many nanoseconds is lost.
+  bool has_files = false;     ///< A transfer follows.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.version, self.jobs, self.shell, self.owner, self.silence);
+    fields(self.version, self.jobs, self.shell, self.owner, self.silence, self.has_files);
   }
 };
 
@@ -74,6 +77,15 @@ struct StopJob {
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.task, self.slot, self.how);
+  }
+};
+
+struct FilePiece {
+  static constexpr WorkMessage type = WorkMessage::file_piece;
+  std::span<const std::byte> bytes{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.bytes);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -22,6 +23,8 @@
 #include "base/os/time.hpp"
 #include "farm/apfarm/host_messages.hpp"
 #include "farm/apfarm/job_runner.hpp"
+#include "launch/files/receiver.hpp"
+#include "launch/this_host.hpp"
 
 namespace aplib::farm {
 namespace {
@@ -51,8 +54,8 @@ class Worker {
         HostNews news;
         runner_->work(time_now(), {}, news);
         for (JobEnd& end : news.ends) unsent_.push_back({.end = std::move(end)});
-        if (bytes_.empty() && time_now() - said_ >= beat_pause_) say(Beat{});
       }
+      if (begin_ && bytes_.empty() && time_now() - said_ >= beat_pause_) say(Beat{});
       if (!speak()) return;
       if (runner_) runner_->pause(unsent_.size() >= unsent_max);
       wait();
@@ -80,10 +83,13 @@ class Worker {
   }
 
   bool take(WorkMessage type) {
-    if (type == WorkMessage::beat) return stream_.next<Beat>().has_value();
     if (type == WorkMessage::begin_work) {
       const auto begin = stream_.next<BeginWork>();
-      return begin && !runner_ && begin->version == worker_version && take_begin(*begin);
+      return begin && !begin_ && begin->version == worker_version && take_begin(*begin);
+    }
+    if (type == WorkMessage::file_piece) {
+      const auto piece = stream_.next<FilePiece>();
+      return piece && files_ && take_files(piece->bytes);
     }
     if (type == WorkMessage::run_job) {
       auto job = stream_.next<RunJob>();
@@ -106,11 +112,34 @@ class Worker {
   bool take_begin(const BeginWork& begin) {
     const auto silence = static_cast<Time::rep>(std::min<std::uint64_t>(begin.silence, INT64_MAX));
     beat_pause_ = std::clamp(Time(silence / beats_in_silence), pause_least, pause_most);
-    slots_ = slots_of(begin.jobs);
-    const std::string shell = begin.shell.empty() ? usual_shell() : begin.shell;
-    runner_.emplace(JobRunner::Settings{.slots = slots_, .shell = shell, .owner = begin.owner});
-    say(WorkerReady{.slots = static_cast<std::uint32_t>(slots_)});
+    begin_ = begin;
+    if (begin.has_files) {
+      files_.emplace(launch::files::Receiver::Settings{.folder = ".",
+                                                       .existing = launch::files::Existing::replace,
+                                                       .resume = true,
+                                                       .host = launch::describe_this_host().host_id});
+    } else {
+      make_ready();
+    }
     return true;
+  }
+
+  bool take_files(std::span<const std::byte> bytes) {
+    files_->take(bytes);
+    if (const auto reply = files_->reply(); !reply.empty()) say(FilePiece{reply});
+    if (!files_->ended()) return true;
+    const std::vector<std::string>& problems = files_->outcome().problems;
+    if (!problems.empty()) throw Error(Errc::failed, fmt::format("{}", fmt::join(problems, "\n")));
+    files_.reset();
+    make_ready();
+    return true;
+  }
+
+  void make_ready() {
+    slots_ = slots_of(begin_->jobs);
+    const std::string shell = begin_->shell.empty() ? usual_shell() : begin_->shell;
+    runner_.emplace(JobRunner::Settings{.slots = slots_, .shell = shell, .owner = begin_->owner});
+    say(WorkerReady{.slots = static_cast<std::uint32_t>(slots_)});
   }
 
   /// Tells what has ended, as far as it is heard now. False: nobody hears it any more.
@@ -155,19 +184,21 @@ class Worker {
 
   void wait() {
     waits_.assign({{in_.get(), POLLIN, 0}, {bytes_.empty() ? -1 : out_.get(), POLLOUT, 0}});
-    timespec left{};
+    // A beat that nobody takes need not be said.
+    Time until = bytes_.empty() ? said_ + beat_pause_ : time_now() + beat_pause_;
     if (runner_) {
       runner_->add_waits(waits_);
-      // A beat that nobody takes need not be said.
-      const Time beat = bytes_.empty() ? said_ + beat_pause_ : time_now() + beat_pause_;
-      left = os::timespec_of(std::min(beat, runner_->next_time().value_or(Time::max())) - time_now());
+      until = std::min(until, runner_->next_time().value_or(Time::max()));
     }
-    static_cast<void>(::ppoll(waits_.data(), waits_.size(), runner_ ? &left : nullptr, nullptr));
+    const timespec left = os::timespec_of(until - time_now());
+    static_cast<void>(::ppoll(waits_.data(), waits_.size(), &left, nullptr));
   }
 
   os::UniqueFd in_;
   os::UniqueFd out_;
-  std::optional<JobRunner> runner_;
+  std::optional<BeginWork> begin_;
+  std::optional<launch::files::Receiver> files_;  // while they come
+  std::optional<JobRunner> runner_;               // when they are there
   std::size_t slots_ = 0;
   Time beat_pause_ = pause_most;
   Time said_ = time_now();

@@ -2,6 +2,7 @@
 #include "farm/apfarm/remote_host.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,9 +20,12 @@
 #include "base/text.hpp"
 #include "farm/apfarm/host_messages.hpp"
 #include "farm/apfarm/job_runner.hpp"
+#include "launch/files/manifest.hpp"
+#include "launch/files/sender.hpp"
 #include "launch/pool/pool.hpp"
 #include "launch/program_path.hpp"
 #include "launch/start/launch_method.hpp"
+#include "launch/this_host.hpp"
 
 namespace aplib::farm {
 namespace {
@@ -39,9 +43,11 @@ constexpr std::size_t worker_slots_max = 1'000'000;
 
 class RemoteHost final : public JobHost {
  public:
-  RemoteHost(launch::start::NodeStart start, BeginWork begin)
+  /// `files`: none, or what all jobs need.
+  RemoteHost(launch::start::NodeStart start, BeginWork begin, std::shared_ptr<const launch::files::Manifest> files)
       : start_(std::move(start)),
         begin_(std::move(begin)),
+        manifest_(std::move(files)),
         silence_(static_cast<Time::rep>(begin_.silence)),
         method_(launch::start::make_keeper_method()) {}
 
@@ -113,20 +119,27 @@ class RemoteHost final : public JobHost {
       return lose(now, news);
     }
     say(begin_);
+    if (manifest_) files_.emplace(manifest_, launch::files::Sender::Settings{});
     speak();
   }
 
   void speak() {
     unsaid_ = false;
-    while (sent_ < out_.size()) {
+    for (;;) {
+      if (sent_ == out_.size()) {
+        out_.clear();
+        sent_ = 0;
+        // The files' own window bounds what is under way.
+        const launch::wire::Bytes piece = files_ ? files_->next() : launch::wire::Bytes();
+        if (piece.empty()) return;
+        append_message(out_, FilePiece{piece});
+      }
       const ssize_t count = ::write(ends_.writer.get(), out_.data() + sent_, out_.size() - sent_);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && errno == EAGAIN) return;
       if (count < 0) return stop_hearing(time_now());
       sent_ += static_cast<std::size_t>(count);
     }
-    out_.clear();
-    sent_ = 0;
   }
 
   void stop_hearing(Time now) {
@@ -151,11 +164,18 @@ class RemoteHost final : public JobHost {
 
   bool take(WorkMessage type, HostNews& news) {
     if (type == WorkMessage::beat) return stream_.next<Beat>().has_value();
+    if (type == WorkMessage::file_piece) {
+      const auto piece = stream_.next<FilePiece>();
+      if (!piece || !files_) return false;
+      files_->take(piece->bytes);
+      return true;
+    }
     if (type == WorkMessage::worker_ready) {
       const auto ready = stream_.next<WorkerReady>();
       if (!ready || ready->version != worker_version || slots_ != 0 || ready->slots == 0 ||
           ready->slots > worker_slots_max)
         return false;
+      files_.reset();
       slots_ = ready->slots;
       pause_ = again_least;
       news.came = slots_;
@@ -231,6 +251,7 @@ class RemoteHost final : public JobHost {
     slots_ = 0;
     worker_.reset();
     ends_ = {};
+    files_.reset();
     outputs_.clear();
     again_at_ = now + pause_;
     pause_ = std::min(2 * pause_, again_most);
@@ -252,6 +273,7 @@ class RemoteHost final : public JobHost {
 
   const launch::start::NodeStart start_;
   const BeginWork begin_;
+  const std::shared_ptr<const launch::files::Manifest> manifest_;
   const Time silence_;
   const std::unique_ptr<launch::start::LaunchMethod> method_;
   std::unique_ptr<Started> worker_;  // null: it is to be started at again_at_
@@ -264,6 +286,7 @@ class RemoteHost final : public JobHost {
   Time heard_{0};       // since when it is silent, or its connection closed
   std::uint32_t slots_ = 0;
   MessageStream stream_;
+  std::optional<launch::files::Sender> files_;  // on their way
   launch::wire::Bytes out_;
   std::size_t sent_ = 0;  // of out_
   bool unsaid_ = false;   // out_ has more than speak() has seen
@@ -276,6 +299,22 @@ class RemoteHost final : public JobHost {
 
 }  // namespace
 
+namespace {
+
+/// Null: none.
+std::shared_ptr<const launch::files::Manifest> manifest_of(const std::vector<std::string>& files) {
+  if (files.empty()) return nullptr;
+  std::vector<launch::files::Source> sources;
+  for (const std::string& file : files) sources.push_back({file, launch::files::own_place(file)});
+  auto manifest =
+      std::make_shared<launch::files::Manifest>(launch::files::gather(sources, launch::describe_this_host().host_id));
+  if (!manifest->problems.empty())
+    throw Error(Errc::bad_option, fmt::format("--basefile: {}", fmt::join(manifest->problems, "\n")));
+  return manifest;
+}
+
+}  // namespace
+
 std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings) {
   const launch::pool::Pool pool = launch::pool::Pool::open(settings.pool);
   const std::string here = std::filesystem::path(launch::own_program()).parent_path().string();
@@ -284,7 +323,9 @@ std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings
   const BeginWork begin{.jobs = settings.jobs,
                         .shell = shell == nullptr ? "" : shell,
                         .owner = fmt::format("{}", ::getpid()),
-                        .silence = static_cast<std::uint64_t>(pool.cluster().options.peer_timeout.count())};
+                        .silence = static_cast<std::uint64_t>(pool.cluster().options.peer_timeout.count()),
+                        .has_files = !settings.files.empty()};
+  const auto manifest = manifest_of(settings.files);
   std::vector<std::unique_ptr<JobHost>> hosts;
   for (std::size_t i = 0; i < pool.hosts().size(); ++i) {
     const std::filesystem::path worker = std::filesystem::path(pool.keeper_program(i, here)).replace_filename("apfarm");
@@ -293,7 +334,7 @@ std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings
                                    .command = {worker.string(), "--worker"},
                                    .input = {}};
     if (!settings.folder.empty()) start.host.folder = settings.folder;
-    hosts.push_back(std::make_unique<RemoteHost>(std::move(start), begin));
+    hosts.push_back(std::make_unique<RemoteHost>(std::move(start), begin, manifest));
   }
   return hosts;
 }

@@ -13,11 +13,12 @@ namespace aplib::farm {
 
 struct PoolSettings {
   std::string pool{};
-  std::string jobs{};    ///< On each host, as of -j.
-  std::string folder{};  ///< In which jobs run; empty: the current one, where a host has it.
+  std::string jobs{};                ///< On each host, as of -j.
+  std::string folder{};              ///< In which jobs run; empty: the current one, where a host has it.
+  std::vector<std::string> files{};  ///< Of this computer, which all jobs find below that folder.
 };
 
-/// Throws Error(bad_option) if there is no such pool.
+/// Throws Error(bad_option) if there is no such pool, or no such file.
 [[nodiscard]] std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings);
 
 }  // namespace aplib::farm
