@@ -29,6 +29,22 @@ std::optional<std::uint64_t> multiply(std::string_view digits, std::uint64_t fac
   return *number * factor;
 }
 
+/// The number of bytes of the sequence of UTF-8 at the beginning. 0: it is none.
+std::size_t sequence_bytes(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t count = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;
+  if (first >= 0xf5 || count == 0 || text.size() < count) return 0;
+  for (std::size_t i = 1; i < count; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80) return 0;
+  }
+  const unsigned second = byte(1);
+  const bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+  const bool no_character = (first == 0xed && second >= 0xa0) || (first == 0xf4 && second >= 0x90);
+  return overlong || no_character ? 0 : count;
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
@@ -129,6 +145,30 @@ std::optional<std::string_view> nearest(std::string_view text, std::span<const s
   }
   return best;
 }
+
+std::string json_text(std::string_view text) {
+  std::string json;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t count = sequence_bytes(text.substr(i));
+    const char c = text[i];
+    if (count == 0) {
+      json += "\\ufffd";
+    } else if (c == '"' || c == '\\') {
+      json += '\\';
+      json += c;
+    } else if (c == '\n') {
+      json += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      json += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      json += text.substr(i, count);
+    }
+    i += std::max<std::size_t>(count, 1);
+  }
+  return json;
+}
+
+std::string json_string(std::string_view text) { return '"' + json_text(text) + '"'; }
 
 std::string join(std::span<const std::string_view> words) { return fmt::format("{}", fmt::join(words, ", ")); }
 

@@ -42,6 +42,11 @@ namespace aplib::text {
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view text,
                                                       std::span<const std::string_view> candidates);
 
+/// What stands between the quotation marks of a JSON string. Bytes that are not UTF-8 become U+FFFD.
+[[nodiscard]] std::string json_text(std::string_view text);
+/// With the quotation marks.
+[[nodiscard]] std::string json_string(std::string_view text);
+
 /// "a, b, c".
 [[nodiscard]] std::string join(std::span<const std::string_view> words);
 

@@ -57,6 +57,13 @@ TEST(Text, WhatIsPrintedIsReadBack) {
   }
 }
 
+TEST(Text, JsonStrings) {
+  EXPECT_EQ(json_string("a\"b\\c\n\t\x01"), R"("a\"b\\c\n\u0009\u0001")");
+  EXPECT_EQ(json_text("gr\u00fc\u00df"), "gr\u00fc\u00df");
+  EXPECT_EQ(json_text("\xff|\xc3"), R"(\ufffd|\ufffd)") << "not UTF-8";
+  EXPECT_EQ(json_text("\xed\xa0\x80"), R"(\ufffd\ufffd\ufffd)") << "half of a pair is no character";
+}
+
 TEST(Text, EditDistance) {
   EXPECT_EQ(edit_distance("", ""), 0U);
   EXPECT_EQ(edit_distance("", "abc"), 3U);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "farm/apfarm/printer.hpp"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,54 +11,18 @@
 #include <climits>
 #include <cstddef>
 
+#include "base/text.hpp"
+
 namespace aplib::farm {
 namespace {
 
 constexpr std::size_t buffer_bytes = 65536;
-
-/// The number of bytes of the sequence of UTF-8 at the beginning. 0: it is none.
-std::size_t sequence_bytes(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t count = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;
-  if (first >= 0xf5 || count == 0 || text.size() < count) return 0;
-  for (std::size_t i = 1; i < count; ++i) {
-    if ((byte(i) & 0xc0U) != 0x80) return 0;
-  }
-  const unsigned second = byte(1);
-  const bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
-  const bool no_character = (first == 0xed && second >= 0xa0) || (first == 0xf4 && second >= 0x90);
-  return overlong || no_character ? 0 : count;
-}
 
 }  // namespace
 
 std::uint64_t bytes_of_file(int file) noexcept {
   struct stat status {};
   return file >= 0 && ::fstat(file, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
-}
-
-std::string json_text(std::string_view text) {
-  std::string json;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t count = sequence_bytes(text.substr(i));
-    const char c = text[i];
-    if (count == 0) {
-      json += "\\ufffd";
-    } else if (c == '"' || c == '\\') {
-      json += '\\';
-      json += c;
-    } else if (c == '\n') {
-      json += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      json += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      json += text.substr(i, count);
-    }
-    i += std::max<std::size_t>(count, 1);
-  }
-  return json;
 }
 
 Printer::Printer(int signals) : signals_(signals) {
@@ -134,14 +97,14 @@ void Printer::print_json_file(int file) {
   off_t place = 0;
   for (;;) {
     const ssize_t count = ::pread(file, bytes.data(), bytes.size(), place);
-    if (count <= 0) return print(json_text(rest));
+    if (count <= 0) return print(text::json_text(rest));
     place += count;
     rest.append(bytes.data(), static_cast<std::size_t>(count));
     std::size_t keep = 0;
     while (keep < 3 && keep < rest.size() && (static_cast<unsigned char>(rest[rest.size() - 1 - keep]) & 0xc0U) == 0x80)
       ++keep;
     keep = keep < rest.size() && static_cast<unsigned char>(rest[rest.size() - 1 - keep]) >= 0xc0 ? keep + 1 : 0;
-    print(json_text(std::string_view(rest).substr(0, rest.size() - keep)));
+    print(text::json_text(std::string_view(rest).substr(0, rest.size() - keep)));
     rest.erase(0, rest.size() - keep);
   }
 }

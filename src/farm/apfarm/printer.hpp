@@ -34,7 +34,5 @@ class Printer {
 };
 
 [[nodiscard]] std::uint64_t bytes_of_file(int file) noexcept;
-/// As text of a JSON string. What is not UTF-8 becomes U+FFFD.
-[[nodiscard]] std::string json_text(std::string_view text);
 
 }  // namespace aplib::farm

@@ -464,13 +464,13 @@ class Session {
   void print_json(const Ended& ended, int output, int error) {
     std::string values;
     for (const std::string& value : ended.job.values)
-      values += fmt::format("{}\"{}\"", values.empty() ? "" : ",", json_text(value));
+      values += fmt::format("{}\"{}\"", values.empty() ? "" : ",", text::json_text(value));
     const JobRecord& record = ended.record;
     printer_.print(
         fmt::format("{{\"Seq\":{},\"Host\":\"{}\",\"Starttime\":{:.3f},\"JobRuntime\":{:.3f},\"Send\":{},"
                     "\"Receive\":{},\"Exitval\":{},\"Signal\":{},\"Command\":\"{}\",\"V\":[{}],\"Stdout\":\"",
-                    record.sequence, json_text(record.host), record.start, record.runtime, record.sent, record.received,
-                    record.exit_value, record.signal, json_text(record.command), values));
+                    record.sequence, text::json_text(record.host), record.start, record.runtime, record.sent,
+                    record.received, record.exit_value, record.signal, text::json_text(record.command), values));
     printer_.print_json_file(output);
     printer_.print("\",\"Stderr\":\"");
     printer_.print_json_file(error);

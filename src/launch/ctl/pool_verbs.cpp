@@ -251,22 +251,11 @@ int pool_down(const std::string& name) {
 
 namespace {
 
-std::string json_text(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
-}
+using text::json_string;
 
 std::string json_texts(const std::vector<std::string>& texts) {
   std::vector<std::string> quoted;
-  for (const std::string& text : texts) quoted.push_back(json_text(text));
+  for (const std::string& text : texts) quoted.push_back(json_string(text));
   return fmt::format("[{}]", fmt::join(quoted, ", "));
 }
 
@@ -313,9 +302,9 @@ std::vector<std::string> cells_of(const Row& row) {
 std::string json_of(const Row& row) {
   const pool::HostFacts& facts = row.known.facts;
   std::string text =
-      fmt::format("{{\"pool\": {}, \"host\": {}, \"way\": \"{}\", \"stands\": {}", json_text(row.pool.name()),
-                  json_text(row.pool.hosts()[row.host].name), row.way(), row.problem.empty());
-  if (!row.problem.empty()) text += fmt::format(", \"problem\": {}", json_text(row.problem));
+      fmt::format("{{\"pool\": {}, \"host\": {}, \"way\": \"{}\", \"stands\": {}", json_string(row.pool.name()),
+                  json_string(row.pool.hosts()[row.host].name), row.way(), row.problem.empty());
+  if (!row.problem.empty()) text += fmt::format(", \"problem\": {}", json_string(row.problem));
   if (row.problem.empty())
     text += fmt::format(", \"answer_ms\": {:.3f}", std::chrono::duration<double, std::milli>(row.answer).count());
   if (row.was_seen()) {
@@ -323,9 +312,9 @@ std::string json_of(const Row& row) {
         ", \"age_s\": {}, \"name\": {}, \"kernel\": {}, \"architecture\": {}, \"cpu\": {}, \"cores\": {:g}, "
         "\"memory_bytes\": {}, \"free_bytes\": {}, \"load\": [{:g}, {:g}, {:g}], \"gpus\": {}, \"modules\": {}, "
         "\"version\": {}, \"keeper\": {}, \"running\": {}, \"started\": {}, \"strangers\": {}",
-        row.age, json_text(facts.host), json_text(facts.kernel), json_text(facts.architecture),
-        json_text(facts.cpu_model), facts.cores, facts.memory_bytes, facts.free_bytes, facts.load1, facts.load5,
-        facts.load15, json_texts(facts.gpus), json_texts(facts.modules), json_text(facts.version), facts.keeper,
+        row.age, json_string(facts.host), json_string(facts.kernel), json_string(facts.architecture),
+        json_string(facts.cpu_model), facts.cores, facts.memory_bytes, facts.free_bytes, facts.load1, facts.load5,
+        facts.load15, json_texts(facts.gpus), json_texts(facts.modules), json_string(facts.version), facts.keeper,
         facts.runs, facts.started, facts.strangers);
   }
   return text + "}";

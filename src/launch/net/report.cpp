@@ -8,11 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text.hpp"
 #include "launch/net/outliers.hpp"
 #include "launch/terminal.hpp"
 
 namespace aplib::launch::net {
 namespace {
+
+using text::json_string;
 
 std::string milliseconds(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
 
@@ -93,32 +96,16 @@ const char* limit_text(Limit limit) {
   return "unknown";
 }
 
-/// As a JSON string.
-std::string json_text(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      result += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
-}
-
 std::string json_pair(const Matrix& matrix, std::uint32_t from, std::uint32_t to) {
   std::string text =
-      fmt::format(R"({{"from": {}, "to": {}, )", json_text(matrix.name(from)), json_text(matrix.name(to)));
+      fmt::format(R"({{"from": {}, "to": {}, )", json_string(matrix.name(from)), json_string(matrix.name(to)));
   const Measurement* const m = matrix.find(from, to);
-  if (m == nullptr) return text + fmt::format(R"("problem": {}}})", json_text(matrix.why_not(from, to)));
+  if (m == nullptr) return text + fmt::format(R"("problem": {}}})", json_string(matrix.why_not(from, to)));
   return text + fmt::format(R"("round_trip_ms": {:.6g}, "round_trip_median_ms": {:.6g}, "mbyte_per_second": {:.6g}, )"
                             R"("streams": {}, "sent_again": {:.4g}, "sender_cores": {:.3g}, "receiver_cores": {:.3g}, )"
                             R"("limit": {}}})",
                             1e3 * m->round_trip, 1e3 * m->round_trip_median, m->rate() / 1e6, m->streams, m->loss(),
-                            m->sender_cores, m->receiver_cores, json_text(limit_text(m->limit())));
+                            m->sender_cores, m->receiver_cores, json_string(limit_text(m->limit())));
 }
 
 std::string json_list(const std::vector<std::string>& elements) {
@@ -147,17 +134,17 @@ std::string json_report(const Matrix& matrix, const std::string& file, double se
   std::vector<std::string> outliers;
   for (std::uint32_t from = 0; from < matrix.hosts(); ++from) {
     const std::string& problem = matrix.problem(from);
-    hosts.push_back(problem.empty() ? fmt::format(R"({{"name": {}}})", json_text(matrix.name(from)))
-                                    : fmt::format(R"({{"name": {}, "problem": {}}})", json_text(matrix.name(from)),
-                                                  json_text(problem)));
+    hosts.push_back(problem.empty() ? fmt::format(R"({{"name": {}}})", json_string(matrix.name(from)))
+                                    : fmt::format(R"({{"name": {}, "problem": {}}})", json_string(matrix.name(from)),
+                                                  json_string(problem)));
     for (std::uint32_t to = 0; to < matrix.hosts(); ++to)
       if (to != from) pairs.push_back(json_pair(matrix, from, to));
   }
-  for (const std::string& line : find_outliers(matrix)) outliers.push_back(json_text(line));
+  for (const std::string& line : find_outliers(matrix)) outliers.push_back(json_string(line));
   return fmt::format(
       "{{\n  \"file\": {},\n  \"seconds\": {:g},\n  \"hosts\": {},\n  \"pairs\": {},\n"
       "  \"outliers\": {}\n}}\n",
-      json_text(file), seconds, json_list(hosts), json_list(pairs), json_list(outliers));
+      json_string(file), seconds, json_list(hosts), json_list(pairs), json_list(outliers));
 }
 
 std::string picture_script(const Matrix& matrix, const std::string& path) {
