@@ -235,17 +235,18 @@ int run(const CommandLine& line, const std::string& prefix) {
   output.when_lost(
       [&](const std::string& problem) { watchdog.stop(static_cast<int>(ExitStatus::program_failed), problem); });
   const Report report = run_program(machine, what, sink);
+  const bool all_well = std::ranges::all_of(report.cell_status, [](int each) { return each == 0; });
+  const int host_status = sink.host_status();
+  const std::string summary = all_well && host_status == 0 ? "" : end_summary(report.cell_status, host_status);
+  door->set_end(exit_status(report, sink.status(), watchdog.status()), report.reason.empty() ? summary : report.reason);
   door.reset();
   watchdog.finish();
   output.end_all();
 
   int status = exit_status(report, sink.status(), watchdog.status());
   const bool alone = report.cell_status.size() == 1 && line.direct;
-  const bool all_well = std::ranges::all_of(report.cell_status, [](int each) { return each == 0; });
-  const int host_status = sink.host_status();
   const bool host_told = line.direct && sink.host_spoke();  // a program that is executed itself tells its own reasons
-  if (report.reason.empty() && ((!all_well && !alone) || (host_status != 0 && !host_told)))
-    tell_user(prefix, end_summary(report.cell_status, host_status));
+  if (report.reason.empty() && ((!all_well && !alone) || (host_status != 0 && !host_told))) tell_user(prefix, summary);
   if (const std::string problem = output.problem(); !problem.empty()) {
     if (report.reason != problem) tell_user(prefix, problem);
     if (status == 0) status = static_cast<int>(ExitStatus::program_failed);
@@ -615,6 +616,10 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   std::optional<ctl::RegistryDoor> door(std::in_place, ctl::machine_verbs(coordinator, cluster.options));
   if (!door->problem().empty()) say("apctl cannot see this machine: " + door->problem());
   const coordinator::JobResult result = coordinator.run();
+  const bool all_well = std::ranges::all_of(result.cell_status, [](int each) { return each == 0; });
+  const std::string summary =
+      all_well && result.host_status == 0 ? "" : end_summary(result.cell_status, result.host_status);
+  door->set_end(watchdog.status().value_or(result.status), result.reason.empty() ? summary : result.reason);
   door.reset();
   watchdog.finish();
   output.end_all();
@@ -623,9 +628,7 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
     const int written = print("aprun", plan_of(cluster, job, result));
     if (status == 0) status = written;
   }
-  const bool all_well = std::ranges::all_of(result.cell_status, [](int each) { return each == 0; });
-  if (result.reason.empty() && (!all_well || result.host_status != 0))
-    say(end_summary(result.cell_status, result.host_status));
+  if (result.reason.empty() && !summary.empty()) say(summary);
   if (const std::string problem = output.problem(); !problem.empty()) {
     if (result.reason != problem) say(problem);
     if (status == 0) status = static_cast<int>(ExitStatus::program_failed);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -24,6 +25,7 @@
 #include "base/cell_map.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/os/thread.hpp"
+#include "base/os/time.hpp"
 #include "base/text.hpp"
 #include "kernel/programs.hpp"
 #include "launch/coordinator/coordinator.hpp"
@@ -57,6 +59,8 @@ struct RegistryDoor::Impl {
   Verbs verbs;
   std::string path;
   RegistrySocket listener;
+  std::optional<wire::MachineEnd> end;
+  std::atomic<bool> end_wanted = false;
   os::EventFd closing;  // readable when the door closes
   std::thread thread;
 
@@ -107,6 +111,10 @@ struct RegistryDoor::Impl {
 
   /// Answers a request. Throws what the verb throws.
   [[nodiscard]] Reply reply_to(const Words& words) {
+    if (words.front() == end_verb) {
+      end_wanted = true;
+      return {};
+    }
     const auto verb = verbs.find(words.front());
     if (verb == verbs.end()) {
       throw Error(
@@ -151,10 +159,16 @@ RegistryDoor::RegistryDoor(Verbs verbs) {
 
 RegistryDoor::~RegistryDoor() {
   if (impl_ == nullptr || !impl_->thread.joinable()) return;
+  // Whoever finds no socket any more looks there.
+  if (impl_->end && impl_->end_wanted) leave_end(impl_->path, *impl_->end);
   remove_at_sudden_end({});
   ::unlink(impl_->path.c_str());
   impl_->closing.signal();
   impl_->thread.join();
+}
+
+void RegistryDoor::set_end(int status, const std::string& reason) {
+  if (impl_ != nullptr) impl_->end = {static_cast<std::uint32_t>(status), reason};
 }
 
 Verb load_verb(Loader load) {
@@ -272,7 +286,8 @@ Verbs machine_verbs(const std::string& program, Grid grid,
          status.processes.push_back({.name = "local",
                                      .computer = computer_name(),
                                      .pid = static_cast<std::uint64_t>(::getpid()),
-                                     .state = "running"});
+                                     .state = "running",
+                                     .node = {.cpu_microseconds = os::cpu_microseconds()}});
          reply({{}, wire::encode(status)});
        }},
       {"tasks", refusal("tasks: only machines of aprun -f can tell")},

@@ -32,13 +32,16 @@ class RegistryDoor {
   /// Opens the socket of this process in this user's folder, and begins to answer. A failure is not an error of the
   /// run: see problem().
   explicit RegistryDoor(Verbs verbs);
-  /// Removes the socket. Drops a request under way.
+  /// Removes the socket. Drops a request under way. Leaves set_end() in a file, if somebody has asked for it.
   ~RegistryDoor();
   RegistryDoor(const RegistryDoor&) = delete;
   RegistryDoor& operator=(const RegistryDoor&) = delete;
 
   /// Why apctl cannot see this machine; empty: it can.
   [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
+
+  /// How the machine has ended.
+  void set_end(int status, const std::string& reason);
 
  private:
   struct Impl;

@@ -116,6 +116,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view suffix = ".job";
+constexpr std::string_view end_suffix = ".end";  // behind the whole name of the socket
+constexpr std::chrono::seconds end_stays{60};
 constexpr std::size_t answer_bytes_max = std::size_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Errc::failed, text); }
@@ -134,23 +136,6 @@ std::optional<std::uint32_t> job_of(std::string_view name) {
 
 /// Whether a process of this number is on this computer.
 bool lives(std::uint32_t job) { return ::kill(static_cast<pid_t>(job), 0) == 0 || errno != ESRCH; }
-
-/// The numbers of the jobs in the folder, rising. Removes what processes left that were killed before they listened.
-std::vector<std::uint32_t> found_jobs(const std::string& folder) {
-  std::vector<std::uint32_t> jobs;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (const auto job = job_of(name)) {
-      jobs.push_back(*job);
-    } else if (name.ends_with(unready)) {
-      const auto begun = job_of(std::string_view(name).substr(0, name.size() - unready.size()));
-      if (begun && !lives(*begun)) ::unlink(entry->path().c_str());
-    }
-  }
-  std::ranges::sort(jobs);
-  return jobs;
-}
 
 /// Whether an aprun listens there. If its process has gone, removes the name.
 bool answers(const std::string& folder, std::uint32_t job) {
@@ -212,12 +197,50 @@ std::string job_socket(const std::string& folder, std::uint32_t job) {
   return fmt::format("{}/{}{}", folder, job, suffix);
 }
 
+std::vector<std::uint32_t> found_jobs(const std::string& folder) {
+  std::vector<std::uint32_t> jobs;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (const auto job = job_of(name)) {
+      jobs.push_back(*job);
+    } else if (name.ends_with(unready)) {  // perhaps of one that was killed before it listened
+      const auto begun = job_of(std::string_view(name).substr(0, name.size() - unready.size()));
+      if (begun && !lives(*begun)) ::unlink(entry->path().c_str());
+    } else if (name.ends_with(end_suffix)) {
+      const auto written = entry->last_write_time(error);
+      if (error || fs::file_time_type::clock::now() - written > end_stays) ::unlink(entry->path().c_str());
+      error.clear();
+    }
+  }
+  std::ranges::sort(jobs);
+  return jobs;
+}
+
 std::vector<std::uint32_t> registered_jobs(const std::string& folder) {
   std::vector<std::uint32_t> jobs;
   for (const std::uint32_t job : found_jobs(folder)) {
     if (answers(folder, job)) jobs.push_back(job);
   }
   return jobs;
+}
+
+void leave_end(const std::string& job_socket, const wire::MachineEnd& end) noexcept {
+  try {
+    const wire::Bytes bytes = wire::encode(end);
+    const std::string path = job_socket + std::string(end_suffix);
+    const std::string before = path + std::string(unready);
+    const os::UniqueFd file(::open(before.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (!file || !os::write_all(file.get(), text) || ::rename(before.c_str(), path.c_str()) != 0)
+      ::unlink(before.c_str());
+  } catch (const std::exception&) {  // without memory there is no file
+  }
+}
+
+std::optional<wire::MachineEnd> read_end(const std::string& folder, std::uint32_t job) {
+  const auto text = os::read_file(job_socket(folder, job) + std::string(end_suffix));
+  return text ? wire::decode<wire::MachineEnd>(std::as_bytes(std::span(*text))) : std::nullopt;
 }
 
 void forget_dead_jobs(const std::string& folder) {

@@ -10,6 +10,7 @@
 
 #include "aplib/error.hpp"
 #include "base/cell_map.hpp"
+#include "base/os/time.hpp"
 #include "comm/greeting.hpp"
 #include "comm/mixed/mixed_module.hpp"
 #include "launch/this_host.hpp"
@@ -106,6 +107,7 @@ wire::NodeState state_of(const comm::Module& module, std::uint32_t self, std::ui
           .bytes_sent = traffic.bytes_sent,
           .bytes_received = traffic.bytes_received,
           .refused = traffic.refused,
+          .cpu_microseconds = os::cpu_microseconds(),
           .routes = routes_of(module, self, processes, ways)};
 }
 

@@ -33,6 +33,7 @@
 #include "base/cell_map.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/os/thread.hpp"
+#include "base/os/time.hpp"
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
 #include "comm/tcp/address.hpp"
@@ -278,7 +279,8 @@ void Node::answer(std::span<const std::byte> body) {
 
 wire::NodeState Node::state() {
   const std::lock_guard lock(mutex_);
-  return module_ != nullptr ? state_of(*module_, command_.process, processes_, ways_) : wire::NodeState{};
+  return module_ != nullptr ? state_of(*module_, command_.process, processes_, ways_)
+                            : wire::NodeState{.cpu_microseconds = os::cpu_microseconds()};
 }
 
 /// The starter of this process has gone. The launcher may still be there, if only the way to the starter was cut.

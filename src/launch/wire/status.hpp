@@ -32,11 +32,12 @@ struct NodeState {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t refused = 0;
+  std::uint64_t cpu_microseconds = 0;  ///< Processor time that the process has used.
   std::vector<Route> routes{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.module, self.frames_sent, self.frames_received, self.bytes_sent, self.bytes_received, self.refused,
-           self.routes);
+           self.cpu_microseconds, self.routes);
   }
 };
 inline constexpr const char* node_state_question = "state";
@@ -67,6 +68,16 @@ struct MachineStatus {
   static void list(Self& self, Fields&& fields) {
     fields(self.state, self.seconds, self.strangers, self.grid.nx, self.grid.ny, self.cells, self.file, self.program,
            self.processes);
+  }
+};
+
+/// How a machine has ended.
+struct MachineEnd {
+  std::uint32_t status = 0;
+  std::string reason{};  ///< Empty: it is through.
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.status, self.reason);
   }
 };
 
