@@ -78,6 +78,7 @@ THIRD_PARTY = [
     (r"ffi\.h", ["src/loader"], "only the loader calls functions by their types' names"),
     (r"boost/asio", ["src/comm", "src/relay", "src/launch", "bench", "bench/relay"],
      "only modules, the relay and the launcher speak to the network"),
+    (r"boost/beast", ["src/launch"], "only apctl web speaks HTTP"),
     (
         r"rdma/",
         ["src/comm", "bench/fabric"],

@@ -31,6 +31,7 @@
 #include "launch/net/net.hpp"
 #include "launch/program_path.hpp"
 #include "launch/terminal.hpp"
+#include "launch/web/web.hpp"
 #include "launch/wire/status.hpp"
 
 namespace aplib::launch::ctl {
@@ -120,7 +121,7 @@ int execute_net(char** words) {
   throw Error(Errc::failed, fmt::format("{} cannot be executed: {}", aprun, std::strerror(errno)));
 }
 
-constexpr std::array<std::string_view, 12> commands{"list", "status", "tasks", "load", "stop", "net",
+constexpr std::array<std::string_view, 13> commands{"list", "status", "tasks", "load", "stop", "web", "net",
                                                     "up",   "down",   "hosts", "put",  "get",  "sync"};
 
 std::string unknown_command(std::string_view word) {
@@ -169,6 +170,22 @@ void add_file_commands(CLI::App& app, PoolWords& words, std::function<int(const 
       [](Words files) { return put_files(std::move(files), files::Existing::replace); });
   add("get", "Files from the hosts of a pool: apctl get POOL[:HOST]:PATTERN... FOLDER",
       [](Words files) { return get_files(std::move(files)); });
+}
+
+/// `options` and `action` outlive the parsing.
+void add_web_command(CLI::App& app, web::WebOptions& options, std::function<int(const std::string&)>& action) {
+  CLI::App* page = app.add_subcommand("web", "A page of what runs, for a browser; prints its address. Ctrl-C ends it.");
+  page->add_option("--port", options.port, "On the loopback; default: any that is free.")
+      ->check(CLI::Range(0, 65535))
+      ->type_name("N");
+  page->add_option("--socket", options.socket, "At a Unix socket instead.")->type_name("PATH");
+  page->add_flag("--control", options.control, "The page may end machines and farms. Without, it only shows.");
+  page->callback([&options, &action] {
+    action = [&options](const std::string& folder) {
+      if (!options.socket.empty() && options.port != 0) refuse("--socket and --port contradict each other");
+      return web::serve_page(options, folder);
+    };
+  });
 }
 
 int run(int argc, char** argv) {
@@ -221,6 +238,8 @@ int run(int argc, char** argv) {
   });
   app.add_subcommand("net", "Round trips and rates between all hosts of a cluster file: apctl net -f FILE");
   if (argc > 1 && argv[1] == std::string_view("net")) return execute_net(argv);
+  web::WebOptions of_page;
+  add_web_command(app, of_page, action);
   PoolWords of_pool;
   add_pool_commands(app, of_pool, action);
   add_file_commands(app, of_pool, action);
