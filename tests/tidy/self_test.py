@@ -84,7 +84,8 @@ CASES = [
         2,
         "301 lines, the limit is 300",
     ),
-    (shape_rules.check_files, {f"src/{number}.cpp": "" for number in range(451)}, 1, "451 files"),
+    (shape_rules.check_files, {f"src/{number}.cpp": "" for number in range(shape_rules.SOURCE_FILES_MAX + 1)}, 1,
+     f"{shape_rules.SOURCE_FILES_MAX + 1} files"),
     (
         shape_rules.check_pairs,
         {"src/a.hpp": GOOD, "src/a.cpp": '#include "a.hpp"\n', "src/b.cpp": '#include "a.hpp"\n'},
