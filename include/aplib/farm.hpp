@@ -10,11 +10,10 @@
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
 #include <iterator>
 #include <ranges>
 #include <tuple>
+#include <typeinfo>
 
 #include "aplib/farm_future.hpp"
 
@@ -34,6 +33,10 @@ struct Options {
   unsigned crash_limit = 5;                            ///< Workers that a task may cost.
   std::chrono::nanoseconds timeout{0};                 ///< Of a run, in processes. 0: none.
   bool copies = true;  ///< In processes, idle workers at the end run what others hold for long, too.
+  /// A file that keeps the results of tasks that are done: a farm with the same journal, in a program that was killed
+  /// and runs again, takes them from there. It knows a task by its function's type and its arguments; equal tasks get
+  /// results in turn. Callables, arguments and results are as for processes. Empty: none.
+  std::string journal{};
 };
 
 namespace detail {
@@ -41,7 +44,8 @@ namespace detail {
 /// Runs a function of the program on bytes. Throws what it throws.
 using Stub = Bytes (*)(std::span<const std::byte> arguments);
 /// Gives the function its number, the same in all processes of the program.
-APLIB_API std::uint32_t register_stub(Stub stub);
+/// `name`: the same in all builds of the program, for its journals.
+APLIB_API std::uint32_t register_stub(Stub stub, const char* name);
 [[noreturn]] APLIB_API void refuse_arguments();
 
 template <class F, class R, class... A>
@@ -61,7 +65,7 @@ Bytes call_by_bytes(std::span<const std::byte> bytes) {
 }
 
 template <class F, class R, class... A>
-inline const std::uint32_t stub_of = register_stub(&call_by_bytes<F, R, A...>);
+inline const std::uint32_t stub_of = register_stub(&call_by_bytes<F, R, A...>, typeid(R (*)(F*, A*...)).name());
 
 template <class F, class R, class... A>
 class CallState final : public ResultState<R> {
@@ -101,6 +105,12 @@ class CallState final : public ResultState<R> {
     }
     return travels;
   }
+  void write_result([[maybe_unused]] Bytes& bytes) const override {
+    if constexpr (travels && !std::is_void_v<R>) {
+      BytesWriter out(bytes);
+      out(*this->result);
+    }
+  }
 
  private:
   static constexpr bool travels =
@@ -116,7 +126,7 @@ class CallState final : public ResultState<R> {
 class APLIB_API Farm {
  public:
   /// Starts the workers. With processes it forks: the program's other threads are not in the workers, as with fork(2),
-  /// so make the farm early. Throws Error.
+  /// so make the farm early. Throws Error, also when the journal cannot be opened, or is something else.
   explicit Farm(const Options& options = {});
   /// Cancels what has not begun, ends processes, and waits for threads.
   ~Farm();
@@ -129,7 +139,8 @@ class APLIB_API Farm {
   auto submit(F&& f, A&&... arguments) {
     return submit(TaskOptions{}, std::forward<F>(f), std::forward<A>(arguments)...);
   }
-  /// Throws Error(bad_argument) when the callable, an argument or the result cannot go to another process.
+  /// Throws Error(bad_argument) when the callable, an argument or the result cannot go to another process, or into the
+  /// journal; Error(failed) when that cannot be written.
   template <class F, class... A>
   auto submit(const TaskOptions& options, F&& f, A&&... arguments) {
     auto state = make(std::forward<F>(f), std::forward<A>(arguments)...);
@@ -238,63 +249,5 @@ Future<std::vector<R>> when_all(const std::vector<Future<R>>& futures) {
   one_less();
   return Future<std::vector<R>>(all);
 }
-
-/// Futures in the order in which their tasks end. Of one thread.
-///
-///   for (const auto& each : aplib::farm::AsCompleted(futures)) use(each.get());
-template <class R>
-class AsCompleted {
- public:
-  explicit AsCompleted(const std::vector<Future<R>>& futures) : left_(futures.size()) {
-    for (const Future<R>& each : futures) {
-      each.state()->at_end([done = done_, each] {
-        {
-          const std::lock_guard lock(done->mutex);
-          done->futures.push_back(each);
-        }
-        done->more.notify_one();
-      });
-    }
-  }
-
-  class Iterator {
-   public:
-    using iterator_concept = std::input_iterator_tag;
-    using value_type = Future<R>;
-    using difference_type = std::ptrdiff_t;
-    explicit Iterator(AsCompleted& all) : all_(&all) { ++*this; }
-    const Future<R>& operator*() const { return future_; }
-    /// Waits for the next one.
-    Iterator& operator++() {
-      if (all_->left_ == 0) {
-        future_ = {};
-        return *this;
-      }
-      --all_->left_;
-      std::unique_lock lock(all_->done_->mutex);
-      all_->done_->more.wait(lock, [this] { return !all_->done_->futures.empty(); });
-      future_ = std::move(all_->done_->futures.front());
-      all_->done_->futures.pop_front();
-      return *this;
-    }
-    void operator++(int) { ++*this; }
-    bool operator==(std::default_sentinel_t) const { return !future_.valid(); }
-
-   private:
-    AsCompleted* all_;
-    Future<R> future_;
-  };
-  Iterator begin() { return Iterator(*this); }
-  std::default_sentinel_t end() const { return {}; }
-
- private:
-  struct Done {
-    std::mutex mutex;
-    std::condition_variable more;
-    std::deque<Future<R>> futures;
-  };
-  std::shared_ptr<Done> done_ = std::make_shared<Done>();
-  std::size_t left_;
-};
 
 }  // namespace aplib::farm

@@ -4,10 +4,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -60,6 +63,8 @@ class APLIB_API TaskState : public std::enable_shared_from_this<TaskState> {
   virtual bool send(std::uint32_t& function, Bytes& arguments) const = 0;
   /// The bytes of the result. False: they are none.
   virtual bool receive(std::span<const std::byte> result) = 0;
+  /// The result as receive() takes it. REQUIRES: it is there, and send() has returned true.
+  virtual void write_result(Bytes& bytes) const = 0;
 
   /// Once: later calls do nothing, and return false. Any thread.
   bool end(Outcome outcome, std::exception_ptr error);
@@ -73,7 +78,7 @@ class APLIB_API TaskState : public std::enable_shared_from_this<TaskState> {
   TaskOptions options{};
   std::shared_ptr<Core> core{};
   std::uint64_t number = UINT64_MAX;  ///< The queue's; before submission, none. Under the core's lock.
-  Bytes arguments{};                  ///< In processes.
+  Bytes arguments{};                  ///< In processes, and with a journal.
   std::uint32_t function = 0;
 
  private:
@@ -98,6 +103,7 @@ class ResultState : public TaskState {
   std::exception_ptr run() override { return nullptr; }
   bool send(std::uint32_t&, Bytes&) const override { return false; }
   bool receive(std::span<const std::byte>) override { return false; }
+  void write_result(Bytes&) const override {}
 
   std::optional<Stored<R>> result{};
 };
@@ -147,6 +153,64 @@ class Future {
 
  private:
   std::shared_ptr<detail::ResultState<R>> state_;
+};
+
+/// Futures in the order in which their tasks end. Of one thread.
+///
+///   for (const auto& each : aplib::farm::AsCompleted(futures)) use(each.get());
+template <class R>
+class AsCompleted {
+ public:
+  explicit AsCompleted(const std::vector<Future<R>>& futures) : left_(futures.size()) {
+    for (const Future<R>& each : futures) {
+      each.state()->at_end([done = done_, each] {
+        {
+          const std::lock_guard lock(done->mutex);
+          done->futures.push_back(each);
+        }
+        done->more.notify_one();
+      });
+    }
+  }
+
+  class Iterator {
+   public:
+    using iterator_concept = std::input_iterator_tag;
+    using value_type = Future<R>;
+    using difference_type = std::ptrdiff_t;
+    explicit Iterator(AsCompleted& all) : all_(&all) { ++*this; }
+    const Future<R>& operator*() const { return future_; }
+    /// Waits for the next one.
+    Iterator& operator++() {
+      if (all_->left_ == 0) {
+        future_ = {};
+        return *this;
+      }
+      --all_->left_;
+      std::unique_lock lock(all_->done_->mutex);
+      all_->done_->more.wait(lock, [this] { return !all_->done_->futures.empty(); });
+      future_ = std::move(all_->done_->futures.front());
+      all_->done_->futures.pop_front();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return !future_.valid(); }
+
+   private:
+    AsCompleted* all_;
+    Future<R> future_;
+  };
+  Iterator begin() { return Iterator(*this); }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  struct Done {
+    std::mutex mutex;
+    std::condition_variable more;
+    std::deque<Future<R>> futures;
+  };
+  std::shared_ptr<Done> done_ = std::make_shared<Done>();
+  std::size_t left_;
 };
 
 }  // namespace aplib::farm

@@ -15,9 +15,14 @@ thread_local bool is_worker = false;
 
 namespace {
 
+struct NamedStub {
+  Stub stub;
+  const char* name;
+};
+
 struct Stubs {
   std::mutex mutex;
-  std::vector<Stub> all;
+  std::vector<NamedStub> all;
 };
 
 /// Programs register while their statics are made, in an order that nobody knows.
@@ -28,9 +33,9 @@ Stubs& stubs() {
 
 }  // namespace
 
-std::uint32_t register_stub(Stub stub) {
+std::uint32_t register_stub(Stub stub, const char* name) {
   const std::lock_guard lock(stubs().mutex);
-  stubs().all.push_back(stub);
+  stubs().all.push_back({stub, name});
   return static_cast<std::uint32_t>(stubs().all.size() - 1);
 }
 
@@ -41,8 +46,18 @@ std::uint32_t stub_count() {
 
 Stub stub_at(std::uint32_t number) {
   const std::lock_guard lock(stubs().mutex);
-  return number < stubs().all.size() ? stubs().all[number] : nullptr;
+  return number < stubs().all.size() ? stubs().all[number].stub : nullptr;
 }
+
+namespace {
+
+/// REQUIRES: there is one of that number.
+const char* stub_name(std::uint32_t number) {
+  const std::lock_guard lock(stubs().mutex);
+  return stubs().all[number].name;
+}
+
+}  // namespace
 
 void refuse_arguments() { throw TaskError(Outcome::failed, "its arguments are not what the function takes"); }
 
@@ -92,9 +107,31 @@ bool cancel(TaskState& task) {
   return core != nullptr ? core->cancel(task) : task.end(Outcome::cancelled, nullptr);
 }
 
+void Core::encode(TaskState& task, const char* where, const char* remedy) {
+  if (task.send(task.function, task.arguments)) return;
+  throw Error(Errc::bad_argument,
+              std::string("farm: this task cannot go ") + where +
+                  ": its callable must be trivially copyable, its arguments and its result numbers, strings, vectors "
+                  "or structures with list() (aplib/farm_bytes.hpp); or " +
+                  remedy);
+}
+
+bool Core::take_from_journal(TaskState& task) {
+  journal_->check();
+  const auto result = journal_->take(stub_name(task.function), task.arguments);
+  if (!result || !task.receive(*result)) return false;
+  task.end(Outcome::done, nullptr);
+  return true;
+}
+
+void Core::add_to_journal(const TaskState& task, std::span<const std::byte> result) {
+  journal_->add({.function = stub_name(task.function), .arguments = task.arguments, .result = result});
+}
+
 void Core::submit(const std::shared_ptr<TaskState>& task, bool waits) {
   prepare(*task);
   task->core = shared_from_this();
+  if (journal_ && take_from_journal(*task)) return;
   const Time timeout = task->options.timeout != Time{0} ? task->options.timeout : options_.timeout;
   Terms terms{.priority = task->options.priority,
               .bytes = task->arguments.size(),

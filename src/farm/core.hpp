@@ -8,10 +8,12 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "aplib/farm.hpp"
+#include "farm/journal.hpp"
 #include "farm/queue.hpp"
 
 namespace aplib::farm::detail {
@@ -41,10 +43,14 @@ class Core : public std::enable_shared_from_this<Core> {
 
  protected:
   Core(const Options& options, const Policy& policy, unsigned workers)
-      : options_(options), workers_(workers), queue_(policy) {}
+      : options_(options), workers_(workers), queue_(policy) {
+    if (!options.journal.empty()) journal_.emplace(options.journal);
+  }
 
   /// Fills in what goes elsewhere. Throws Error(bad_argument).
   virtual void prepare(TaskState& task) = 0;
+  /// Its function and arguments as bytes. Throws Error(bad_argument).
+  static void encode(TaskState& task, const char* where, const char* remedy);
   /// There are new tasks, or actions. REQUIRES: mutex_ is held.
   virtual void wake() = 0;
   virtual void end_workers() = 0;
@@ -71,14 +77,20 @@ class Core : public std::enable_shared_from_this<Core> {
   static Time now() { return std::chrono::steady_clock::now().time_since_epoch(); }
   static void tell(EndedTasks& ended);
 
+  /// Of what a task that was done has as its result.
+  void add_to_journal(const TaskState& task, std::span<const std::byte> result);
+
   const Options options_;
   const unsigned workers_;
   std::mutex mutex_;  // guards what follows
   Queue queue_;
   Actions actions_;
   bool closing_ = false;
+  std::optional<Journal> journal_;  // not guarded: it has a lock of its own
 
  private:
+  bool take_from_journal(TaskState& task);
+
   std::condition_variable room_;
   std::condition_variable empty_;
   std::size_t submitters_ = 0;  // that wait for room

@@ -109,13 +109,7 @@ class ProcessCore final : public Core {
 
  private:
   void prepare(TaskState& task) override {
-    if (!task.send(task.function, task.arguments)) {
-      throw Error(
-          Errc::bad_argument,
-          "farm: this task cannot go to another process: its callable must be trivially copyable, its arguments "
-          "and its result numbers, strings, vectors or structures with list() (aplib/farm_bytes.hpp); or use "
-          "Where::threads");
-    }
+    encode(task, "to another process", "use Where::threads");
     if (task.function >= functions_) {
       throw Error(Errc::bad_argument,
                   "farm: this task's code was loaded after the farm was made, so the workers do not have it; make the "
@@ -156,6 +150,7 @@ class ProcessCore final : public Core {
       wait(until);
       receive(ended);
       replace_lost(ended);
+      if (journal_) journal_->flush();  // before anybody sees the results
       tell(ended);
     }
   }
@@ -259,6 +254,7 @@ class ProcessCore final : public Core {
     }
     const Time ran(static_cast<Time::rep>(std::min<std::uint64_t>(report.nanoseconds, INT64_MAX)));
     if (queue_.finished(number, report.number, outcome, ran, now(), actions_) != Queue::Verdict::counts) return;
+    if (journal_ && outcome == Outcome::done && task != nullptr) add_to_journal(*task, report.result);
     ended.push_back({.task = release(report.number),
                      .outcome = outcome,
                      .error = outcome == Outcome::done ? nullptr : error_of(outcome, text)});

@@ -64,7 +64,9 @@ class ThreadCore final : public Core {
   }
 
  private:
-  void prepare(TaskState&) override {}
+  void prepare(TaskState& task) override {
+    if (journal_) encode(task, "into a journal", "leave Options::journal out");
+  }
 
   void wake() override {
     news_.fetch_add(1, std::memory_order_release);
@@ -149,12 +151,21 @@ class ThreadCore final : public Core {
     RunReport report{};
     while (before - begun < report_after && baskets_[me].pop(report.entry)) {
       if (!report.entry.task->ended()) report.error = report.entry.task->run();  // else it was cancelled
+      if (report.error == nullptr && journal_ && !report.entry.task->ended()) keep_result(*report.entry.task);
       if (report.error == nullptr) report.entry.task->end(Outcome::done, nullptr);
       const Time after = now();
       report.ran = after - std::exchange(before, after);
       reports.push_back(std::move(report));
       report.error = nullptr;
     }
+  }
+
+  /// Before anybody sees it.
+  void keep_result(const TaskState& task) {
+    Bytes result;
+    task.write_result(result);
+    add_to_journal(task, result);
+    journal_->flush();
   }
 
   /// Until something is new, or a while.
