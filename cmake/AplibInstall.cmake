@@ -11,6 +11,14 @@ install(TARGETS aplib EXPORT aplib-targets
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/aplib DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   COMPONENT aplib_development FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 
+# Remote calls: a library that needs nothing of the other, and what writes its servers.
+if(TARGET aplib_gridrpc)
+  aplib_runs_beside_library(apgen)
+  install(TARGETS aplib_gridrpc EXPORT aplib-targets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT aplib_runtime NAMELINK_COMPONENT aplib_development)
+  install(TARGETS apgen RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT aplib_development)
+endif()
+
 # What a plug-in is compiled with: headers alone, since it links nothing of APlib.
 add_library(aplib_comm_module INTERFACE)
 target_include_directories(aplib_comm_module INTERFACE
@@ -78,6 +86,9 @@ if(TARGET aplib_cellos_main)
   # -fexceptions: ends of tasks pass through frames of C.
   aplib_install_pc(aplib-cellos "main() for CellOS programs (host_main and cell_main) on APlib"
     "aplib = ${PROJECT_VERSION}" "-laplib_cellos_main" "-I\${includedir}/aplib/compat -fexceptions")
+endif()
+if(TARGET aplib_gridrpc)
+  aplib_install_pc(aplib-gridrpc "Remote calls (GridRPC) on APlib" "" "-laplib_gridrpc" "")
 endif()
 # Flags for apcc, which makes the program; mpicc has them by itself.
 aplib_install_pc(aplib-mpi "MPI (standard ABI) on APlib" "" "-lmpi_abi" "-I\${prefix}/lib/aplib/mpi/include")

@@ -508,7 +508,11 @@ class Parser {
         scan_.refuse(scan_.now().at, parameter.name, "call-back functions are not there",
                      "return values by OUT parameters");
     }
-    while (scan_.now().is("[")) parameter.dimensions.push_back(read_dimension(parameter));
+    while (scan_.now().is("[")) {
+      if (parameter.dimensions.size() == dimensions_max)
+        scan_.refuse_now(fmt::format("{} has more than {} dimensions", parameter.name, dimensions_max), "use fewer");
+      parameter.dimensions.push_back(read_dimension(parameter));
+    }
     if (parameter.pointer && !parameter.dimensions.empty())
       scan_.refuse_now("an array of pointers", "use one array with its sizes: NAME[n][m]");
   }

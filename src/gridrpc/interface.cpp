@@ -175,14 +175,28 @@ std::int64_t Expression::value(std::span<const std::int64_t> values) const {
   return value_of(*this, static_cast<std::uint32_t>(nodes.size() - 1), values);
 }
 
+std::string print_parameter(const Function& function, const Parameter& parameter) {
+  std::string text = fmt::format("{} {} {}{}", name_of(parameter.mode), name_of(parameter.type),
+                                 parameter.pointer ? "*" : "", parameter.name);
+  for (const Dimension& dimension : parameter.dimensions) text += print_dimension(dimension, function);
+  return text;
+}
+
 std::string print_function(const Function& function) {
   std::string text = function.name + "(";
   for (const Parameter& each : function.parameters) {
     if (&each != function.parameters.data()) text += ", ";
-    text += fmt::format("{} {} {}{}", name_of(each.mode), name_of(each.type), each.pointer ? "*" : "", each.name);
-    for (const Dimension& dimension : each.dimensions) text += print_dimension(dimension, function);
+    text += print_parameter(function, each);
   }
   return text + ")";
+}
+
+std::vector<const Function*> functions_of(const Interface& interface) {
+  std::vector<const Function*> functions;
+  for (const Function& each : interface.functions) functions.push_back(&each);
+  for (const ObjectClass& each : interface.classes)
+    for (const Function& method : each.methods) functions.push_back(&method);
+  return functions;
 }
 
 std::string print_interface(const Interface& interface) {

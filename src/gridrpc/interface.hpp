@@ -94,6 +94,8 @@ struct Dimension {
   bool operator==(const Dimension&) const = default;
 };
 
+inline constexpr std::size_t dimensions_max = 15;
+
 struct Parameter {
   Mode mode = Mode::in;
   Type type = Type::integer;
@@ -148,8 +150,13 @@ struct Interface {
   std::string fortran_format = "%s_";
 };
 
+/// The functions, then the methods of the classes: a call has the number of one here.
+[[nodiscard]] std::vector<const Function*> functions_of(const Interface& interface);
+
 /// What a client needs of it, as an IDL text: read_interface() makes the same of it, without C text.
 [[nodiscard]] std::string print_interface(const Interface& interface);
+/// "IN double A[n][n]"
+[[nodiscard]] std::string print_parameter(const Function& function, const Parameter& parameter);
 /// "dmmul(IN int n, IN double A[n][n])"
 [[nodiscard]] std::string print_function(const Function& function);
 

@@ -159,14 +159,14 @@ std::string_view line_of(std::string_view text, int line) {
 }
 
 /// The remedy for a line that the library cannot read. Not everybody who writes a cluster file knows TOML.
-std::string_view remedy(std::string_view words, std::string_view problem) {
+std::string remedy(std::string_view words, std::string_view problem, std::string_view tables) {
   const auto says = [problem](std::string_view word) { return problem.find(word) != problem.npos; };
   if (says("redefine")) return "it is there twice: keep one";
   if (says("utf-8")) return "save the file as UTF-8";
   if (says("nested")) return "nothing in a cluster file nests so deep";
   if (says("representable")) return "use a smaller number";
   const std::size_t equals = words.find('=');
-  if (words.starts_with('[')) return "tables are [machine], [[host]] (once for each host) and [comm]";
+  if (words.starts_with('[')) return fmt::format("tables are {}", tables);
   if (equals == words.npos) return "a line is a table, as [machine], or key = value, or a comment that begins with #";
   const std::size_t value = words.find_first_not_of(" \t", equals + 1);
   if (value == words.npos) return "a value must follow =";
@@ -213,7 +213,7 @@ std::string quoted(std::string_view text) {
   return shortened(escaped.size() > shown_max + 8 ? escaped : escaped + '"');
 }
 
-Document read_document(std::string_view text, const std::string& name) {
+Document read_document(std::string_view text, const std::string& name, std::string_view tables) {
   check_form(text, name);
   try {
     return read_tables(toml::parse(text, name));
@@ -223,7 +223,7 @@ Document read_document(std::string_view text, const std::string& name) {
     if (std::string_view(error.description()).find("utf-8") != std::string_view::npos) words = "?";
     const std::string_view problem = plain(error.description());
     throw Error(Errc::bad_option, fmt::format("{}:{}:{}: {}: {}: {}", name, at.line, at.column, quoted(words), problem,
-                                              remedy(words, problem)));
+                                              remedy(words, problem, tables)));
   }
 }
 

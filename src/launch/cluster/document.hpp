@@ -52,7 +52,9 @@ struct Document {
 /// `text` in quotes, for messages: control characters are escaped, and long texts shortened.
 [[nodiscard]] std::string quoted(std::string_view text);
 
-/// Throws Error(bad_option) "NAME:line:column: ..." when it is not TOML.
-[[nodiscard]] Document read_document(std::string_view text, const std::string& name);
+/// `tables`: which ones such a file has, for messages. Throws Error(bad_option) "NAME:line:column: ..." when it is not
+/// TOML.
+[[nodiscard]] Document read_document(std::string_view text, const std::string& name,
+                                     std::string_view tables = "[machine], [[host]] (once for each host) and [comm]");
 
 }  // namespace aplib::launch::cluster

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+#include "gridrpc/stub.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "aplib/error.hpp"
+
+namespace aplib::gridrpc {
+namespace {
+
+std::string c_string(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + "\"";
+}
+
+/// "double *", "char *": of the variable that a function sees.
+std::string variable_type(const Parameter& parameter) {
+  std::string type(c_name_of(parameter.type));
+  const bool own = !parameter.is_array() && (parameter.mode == Mode::in || parameter.type == Type::filename);
+  if (!own) type += type.ends_with('*') ? "*" : " *";
+  return type;
+}
+
+bool is_value(const Parameter& parameter) {
+  return !parameter.is_array() && (parameter.mode == Mode::in || parameter.type == Type::filename);
+}
+
+class StubWriter {
+ public:
+  StubWriter(const Interface& interface, const std::string& idl_file, const std::string& stub_file)
+      : interface_(interface), idl_file_(idl_file), stub_file_(stub_file) {}
+
+  std::string write() {
+    out_ = fmt::format("/* Made by apgen of {}: change that. */\n#include <aplib/gridrpc_server.h>\n", idl_file_);
+    for (const CText& each : interface_.globals) c_text(each);
+    for (const Function& each : interface_.functions) function(each);
+    for (const ObjectClass& each : interface_.classes) {
+      if (each.state.line != 0) c_text(each.state);
+      for (const Function& method : each.methods) function(method);
+    }
+    out_ += "\nstatic const char aplib_idl[] =";
+    std::string_view text = text_ = print_interface(interface_);
+    while (!text.empty()) {
+      const std::size_t end = text.find('\n');
+      std::string line = c_string(text.substr(0, end));
+      line.insert(line.size() - 1, "\\n");
+      out_ += "\n    " + line;
+      text.remove_prefix(end + 1);
+    }
+    out_ += ";\nstatic const grpc_server_function_np aplib_functions[] = {";
+    for (std::uint32_t i = 0; i < count_; ++i) out_ += fmt::format("{}aplib_run_{}", i == 0 ? "" : ", ", i);
+    out_ += fmt::format(
+        "}};\n\nint main(int argc, char **argv) {{\n"
+        "  return grpc_server_main_np(argc, argv, aplib_idl, aplib_functions, {});\n}}\n",
+        count_);
+    return std::move(out_);
+  }
+
+ private:
+  /// Errors in it are those of the IDL file.
+  void c_text(const CText& each) {
+    out_ += fmt::format("#line {} {}\n{}\n", each.line, c_string(idl_file_), each.text);
+    const auto lines = std::ranges::count(out_, '\n') + 2;
+    out_ += fmt::format("#line {} {}\n", lines, c_string(stub_file_));
+  }
+
+  void function(const Function& each) {
+    out_ += "\n";
+    if (each.body.line == 0) declaration(each);
+    out_ += fmt::format("static void aplib_run_{}(void **aplib_argument) {{\n", count_++);
+    if (each.parameters.empty()) out_ += "  (void)aplib_argument;\n";
+    for (std::size_t i = 0; i < each.parameters.size(); ++i) {
+      const Parameter& parameter = each.parameters[i];
+      const std::string type = variable_type(parameter);
+      const std::string_view gap = type.ends_with('*') ? "" : " ";
+      if (is_value(parameter))
+        out_ += fmt::format("  {}{}{} = *({}{}*)aplib_argument[{}];\n", type, gap, parameter.name, type, gap, i);
+      else
+        out_ += fmt::format("  {}{}{} = ({})aplib_argument[{}];\n", type, gap, parameter.name, type, i);
+      out_ += fmt::format("  (void){};\n", parameter.name);
+    }
+    if (each.body.line != 0) {
+      out_ += "  {\n";
+      c_text(each.body);
+      out_ += "  }\n";
+    } else {
+      out_ += fmt::format("  {}({});\n", called_name(each), arguments(each));
+    }
+    out_ += "}\n";
+  }
+
+  [[nodiscard]] std::string called_name(const Function& each) const {
+    if (each.language != "Fortran") return each.calls;
+    std::string name = interface_.fortran_format;
+    return name.replace(name.find("%s"), 2, each.calls);
+  }
+
+  static std::string arguments(const Function& each) {
+    std::string text;
+    for (const std::uint32_t which : each.call_arguments) {
+      const Parameter& parameter = each.parameters[which];
+      if (!text.empty()) text += ", ";
+      if (each.language == "Fortran" && is_value(parameter)) text += '&';
+      text += parameter.name;
+    }
+    return text;
+  }
+
+  /// Of a function that the file does not declare, as far as can be seen.
+  void declaration(const Function& each) {
+    if (each.language == "Fortran") {
+      for (const std::uint32_t which : each.call_arguments) {
+        if (!is_text(each.parameters[which].type)) continue;
+        throw Error(Errc::bad_option,
+                    fmt::format("{}: {}: {} {}: texts cannot be passed to Fortran: pass IN char {}[n]", idl_file_,
+                                each.name, name_of(each.parameters[which].type), each.parameters[which].name,
+                                each.parameters[which].name));
+      }
+    } else if (std::ranges::any_of(interface_.globals, [&](const CText& text) {
+                 return text.text.find("#include") != std::string::npos ||
+                        text.text.find(each.calls) != std::string::npos;
+               })) {
+      return;
+    }
+    out_ += fmt::format("extern void {}(", called_name(each));
+    for (const std::uint32_t which : each.call_arguments) {
+      const Parameter& parameter = each.parameters[which];
+      const std::string type = variable_type(parameter);
+      out_ += (which == each.call_arguments.front() ? "" : ", ") + type;
+      if (each.language == "Fortran" && is_value(parameter)) out_ += " *";
+    }
+    out_ += each.call_arguments.empty() ? "void);\n" : ");\n";
+  }
+
+  const Interface& interface_;
+  const std::string& idl_file_;
+  const std::string& stub_file_;
+  std::string out_;
+  std::string text_;
+  std::uint32_t count_ = 0;
+};
+
+}  // namespace
+
+std::string write_stub(const Interface& interface, const std::string& idl_file, const std::string& stub_file) {
+  return StubWriter(interface, idl_file, stub_file).write();
+}
+
+std::string build_command(const Interface& interface, const std::string& stub_file, const std::string& program) {
+  std::string command = interface.compiler.empty() ? "cc" : interface.compiler;
+  std::vector<std::string> words = interface.compile_options;
+  words.push_back("-o " + program + " " + stub_file);
+  const auto add = [&](const std::vector<std::string>& required) {
+    for (const std::string& each : required)
+      if (std::ranges::find(words, each) == words.end()) words.push_back(each);
+  };
+  for (const Function& each : interface.functions) add(each.required);
+  for (const ObjectClass& each : interface.classes) add(each.required);
+  add(interface.libraries);
+  for (const std::string& each : words) command += " " + each;
+  return command + " $(pkg-config --cflags --libs aplib-gridrpc)";
+}
+
+}  // namespace aplib::gridrpc
