@@ -147,17 +147,18 @@ std::optional<std::string_view> nearest(std::string_view text, std::span<const s
 }
 
 std::string json_text(std::string_view text) {
+  constexpr std::string_view short_ones = "\"\\\n\t\r\b\f";
+  constexpr std::string_view letters = "\"\\ntrbf";
   std::string json;
+  json.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t count = sequence_bytes(text.substr(i));
     const char c = text[i];
     if (count == 0) {
       json += "\\ufffd";
-    } else if (c == '"' || c == '\\') {
+    } else if (const std::size_t known = short_ones.find(c); known != short_ones.npos) {
       json += '\\';
-      json += c;
-    } else if (c == '\n') {
-      json += "\\n";
+      json += letters[known];
     } else if (static_cast<unsigned char>(c) < 0x20) {
       json += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     } else {

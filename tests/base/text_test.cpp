@@ -58,9 +58,11 @@ TEST(Text, WhatIsPrintedIsReadBack) {
 }
 
 TEST(Text, JsonStrings) {
-  EXPECT_EQ(json_string("a\"b\\c\n\t\x01"), R"("a\"b\\c\n\u0009\u0001")");
-  EXPECT_EQ(json_text("gr\u00fc\u00df"), "gr\u00fc\u00df");
+  EXPECT_EQ(json_string("a\"b\\c\n\x01"), R"("a\"b\\c\n\u0001")");
+  EXPECT_EQ(json_text("\n\t\r\b\f/\x1f\x7f"), "\\n\\t\\r\\b\\f/\\u001f\x7f");
+  EXPECT_EQ(json_text("gr\u00fc\u00df\U0001f600"), "gr\u00fc\u00df\U0001f600");
   EXPECT_EQ(json_text("\xff|\xc3"), R"(\ufffd|\ufffd)") << "not UTF-8";
+  EXPECT_EQ(json_text("\xc0\xaf"), R"(\ufffd\ufffd)") << "longer than it need be";
   EXPECT_EQ(json_text("\xed\xa0\x80"), R"(\ufffd\ufffd\ufffd)") << "half of a pair is no character";
 }
 
