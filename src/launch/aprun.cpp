@@ -739,6 +739,13 @@ std::optional<int> read_arguments(int argc, char** argv, CommandLine& line) {
   }
 }
 
+/// Whether cells run elsewhere, or none at all.
+bool only_launches(const CommandLine& line) {
+  if (!line.node.empty()) return false;
+  const bool is_of_pmix = !line.cluster_file.empty() && start::Pmix::launched_us();  // then it may be a node
+  return line.list_modules || !line.pool.empty() || (!line.cluster_file.empty() && !is_of_pmix);
+}
+
 }  // namespace
 }  // namespace aplib::launch
 
@@ -749,7 +756,10 @@ extern "C" const char* __tsan_default_options() { return "report_thread_leaks=0"
 
 int main(int argc, char** argv) {
   using namespace aplib::launch;
-  settle(argv);
+  // It executes this program again, which a launcher of nodes saves itself. What mpiexec is asked for has effects, so it
+  // is read once.
+  const bool is_mpiexec = !mpiexec_name(argc > 0 ? argv[0] : "").empty();
+  if (is_mpiexec) settle(argv);
   static_cast<void>(aplib::lend_thread_locals(aplib_thread_locals, sizeof aplib_thread_locals));
   open_standard_streams();
   end_at_closed_pipe();
@@ -761,6 +771,7 @@ int main(int argc, char** argv) {
       return run_net(argc - 1, argv + 1);
     }
     if (const auto status = read_arguments(argc, argv, line)) return *status;
+    if (!is_mpiexec && !only_launches(line)) settle(argv);
     if (line.direct) prefix = std::filesystem::path(line.program_name).filename().string();
     if (!line.node.empty()) {
       const bool is_kept = line.node == wire::kept_endpoint;

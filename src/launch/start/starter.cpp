@@ -128,7 +128,7 @@ class AllMethods : public Starter {
   std::deque<Launch> launches_;
   std::map<std::uint32_t, std::pair<Launch*, Node*>> by_process_;
   int turns_ = 0;
-  std::unique_ptr<Guard> guard_;
+  std::unique_ptr<Guard> guard_;  // null: no child of ours
 };
 
 const LaunchMethod& AllMethods::method_of(const NodeStart& node) const {
@@ -191,7 +191,9 @@ void AllMethods::check_open_files(std::size_t launches) {
 }
 
 void AllMethods::run() {
-  guard_ = std::make_unique<Guard>();
+  // Keepers look after what they have started.
+  const auto is_kept = [](const Launch& launch) { return launch.method->is_kept(); };
+  if (!std::ranges::all_of(launches_, is_kept)) guard_ = std::make_unique<Guard>();
   std::map<const LaunchMethod*, std::string> hindrances;
   for (Launch& launch : launches_) {
     auto [entry, is_new] = hindrances.try_emplace(launch.method);
@@ -431,7 +433,7 @@ void AllMethods::take_end(Launch& launch, int status) {
     // One that ends here might have become a greeting.
     if (!unfinished.empty()) take_line(launch, stream, std::string_view(unfinished).substr(0, unfinished.find('\n')));
   }
-  if (launch.child->pid() > 0) guard_->forget(launch.child->pid());
+  if (launch.child->pid() > 0 && guard_) guard_->forget(launch.child->pid());
   launch.child.reset();
   launch.to_write.clear();
   end_turn(launch);
