@@ -677,7 +677,8 @@ int run_member(const CommandLine& line, const std::string& prefix, const char* i
 int run_net(int count, const char* const* words) {
   net::Request request;
   if (const auto status = net::read_request(count, words, request)) return *status;
-  cluster::Cluster cluster = cluster::read_cluster(request.file);
+  cluster::Cluster cluster =
+      request.pool.empty() ? cluster::read_cluster(request.file) : pool::Pool::open(request.pool).standing_cluster();
   add_allocated_hosts(cluster);
   return net::measure_network(request, cluster, own_path());
 }
@@ -756,8 +757,8 @@ extern "C" const char* __tsan_default_options() { return "report_thread_leaks=0"
 
 int main(int argc, char** argv) {
   using namespace aplib::launch;
-  // It executes this program again, which a launcher of nodes saves itself. What mpiexec is asked for has effects, so it
-  // is read once.
+  // It executes this program again, which a launcher of nodes saves itself. Reading what mpiexec is asked for has
+  // effects, so it is read once.
   const bool is_mpiexec = !mpiexec_name(argc > 0 ? argv[0] : "").empty();
   if (is_mpiexec) settle(argv);
   static_cast<void>(aplib::lend_thread_locals(aplib_thread_locals, sizeof aplib_thread_locals));

@@ -31,6 +31,7 @@
 #include "launch/net/report.hpp"
 #include "launch/net/tournament.hpp"
 #include "launch/output.hpp"
+#include "launch/pool/pool.hpp"
 #include "launch/program_run.hpp"
 #include "launch/start/starter.hpp"
 #include "launch/terminal.hpp"
@@ -294,12 +295,15 @@ class Campaign {
 }  // namespace
 
 std::optional<int> read_request(int count, const char* const* words, Request& into) {
-  CLI::App app("Measures round trips and rates between all hosts of a cluster file, each pair in both directions.",
+  CLI::App app("Measures round trips and rates between all hosts of a cluster file or a pool, each pair both ways.",
                "apctl net");
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("apctl: net: {}\nRun with --help for more information.\n", error.what());
   });
-  app.add_option("-f,--file", into.file, "The cluster file.")->required()->option_text("FILE REQUIRED");
+  app.add_option("-f,--file", into.file, "The cluster file.")->option_text("FILE");
+  app.add_option("POOL", into.pool, "Or a pool that stands (apctl up).")
+      ->option_text(" ")
+      ->check([](const std::string& text) { return pool::Pool::name_problem(text); });
   app.add_option("--json", into.json, "Writes the results to this file, too.")->option_text("FILE");
   app.add_option("--png", into.picture, "Draws the results as a picture, by gnuplot.")->option_text("FILE");
   app.add_option("--seconds", into.seconds, "How long a stream of messages is measured; default: 2.")
@@ -309,6 +313,11 @@ std::optional<int> read_request(int count, const char* const* words, Request& in
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? finish_output(who) : static_cast<int>(ExitStatus::usage);
+  }
+  if (into.file.empty() == into.pool.empty()) {
+    tell_user(who, into.pool.empty() ? "net: no hosts are named: apctl net -f FILE, or apctl net POOL"
+                                     : "net: -f and a pool both name hosts: leave one of them out");
+    return static_cast<int>(ExitStatus::usage);
   }
   return std::nullopt;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// apctl net: measures the network between all hosts of a cluster. One machine with a cell on each host runs net-probe;
-// where a host or a pair fails, a further machine goes on without it.
+// apctl net: measures the network between all hosts of a cluster or a pool. One machine with a cell on each host runs
+// net-probe; where a host or a pair fails, a further machine goes on without it.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,8 @@ namespace aplib::launch::net {
 inline constexpr const char* verb = "--net";
 
 struct Request {
-  std::string file;     ///< The cluster file.
+  std::string file;  ///< The cluster file; empty: the hosts are those of a pool.
+  std::string pool;
   std::string json;     ///< Where the results go, too; empty: nowhere.
   std::string picture;  ///< The same as PNG.
   double seconds = 2;   ///< Of each stream.
