@@ -134,6 +134,7 @@ struct PoolWords {
   std::string file{};
   std::string pool{};
   bool json = false;
+  bool speed = false;
   Words files{};
 };
 
@@ -153,8 +154,11 @@ void add_pool_commands(CLI::App& app, PoolWords& words, std::function<int(const 
   CLI::App* hosts = app.add_subcommand("hosts", "What the hosts of a pool are, and how they are at the moment.");
   hosts->add_option("POOL", words.pool, "Its name; default: all pools.");
   hosts->add_flag("--json", words.json, "For programs: one object a host.");
-  hosts->callback(
-      [&words, &action] { action = [&words](const std::string&) { return pool_hosts(words.pool, words.json); }; });
+  hosts->add_flag("--speed", words.speed,
+                  "Measures how fast they are, which keeps their processors busy for a moment.");
+  hosts->callback([&words, &action] {
+    action = [&words](const std::string&) { return pool_hosts(words.pool, words.json, words.speed); };
+  });
 }
 
 void add_file_commands(CLI::App& app, PoolWords& words, std::function<int(const std::string&)>& action) {
@@ -236,7 +240,8 @@ int run(int argc, char** argv) {
     words = loading->remaining();
     action = [&](const std::string& folder) { return load(folder, words, task); };
   });
-  app.add_subcommand("net", "Round trips and rates between all hosts of a cluster file: apctl net -f FILE");
+  app.add_subcommand("net",
+                     "Round trips and rates between all hosts of a cluster file or a pool: apctl net -f FILE | POOL");
   if (argc > 1 && argv[1] == std::string_view("net")) return execute_net(argv);
   web::WebOptions of_page;
   add_web_command(app, of_page, action);

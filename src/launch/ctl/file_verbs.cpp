@@ -1,28 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "launch/ctl/file_verbs.hpp"
-#include "launch/program_path.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <filesystem>
-#include <functional>
-#include <list>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "base/os/thread.hpp"
+#include "launch/ctl/on_hosts.hpp"
 #include "launch/files/manifest.hpp"
 #include "launch/pool/file_pipe.hpp"
 #include "launch/pool/pool.hpp"
-#include "launch/start/launch_method.hpp"
-#include "launch/start/starter.hpp"
-#include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
 
 namespace aplib::launch::ctl {
@@ -62,72 +53,6 @@ Place place_of(const std::string& text) {
   return place;
 }
 
-/// One end of a transfer with a host, on a thread of its own. Returns what went wrong.
-using Work = std::function<std::vector<std::string>(std::size_t host, const os::Ends& ends)>;
-
-/// Runs apkeeper with these words on the hosts of `place`, all at once, and `work` here. Tells the user what went
-/// wrong. True: all went well.
-bool run_on_hosts(const Place& place, const std::vector<std::string>& words, const Work& work) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::size_t over = 0;
-  bool all_well = true;
-  const auto complain = [&](const std::string& text) {
-    const std::lock_guard lock(mutex);
-    tell_user("apctl", printable(text));
-    all_well = false;
-  };
-  const auto end = [&] {
-    const std::lock_guard lock(mutex);
-    ++over;
-    changed.notify_all();
-  };
-  const auto name = [&](std::uint32_t host) { return place.pool.hosts()[host].name; };
-  std::list<std::thread> threads;
-  start::StartEvents events;
-  events.said = [&](std::uint32_t host, const std::string& line) { complain(fmt::format("{}: {}", name(host), line)); };
-  events.failed = [&](std::uint32_t /*host*/, const std::string& text) {
-    complain(text);
-    end();
-  };
-  events.ended = [&](std::uint32_t host, int status, const std::string& said) {
-    if (status != 0 && said.empty())
-      complain(fmt::format("{}: its end of the transfer {}", name(host), start::how_it_ended(status)));
-    end();
-  };
-  events.greets = [&](start::Contact contact) {
-    const auto ends = std::make_shared<os::Ends>(std::move(contact.ends));
-    threads.push_back(os::quiet_thread("apctl-files", [&, ends, host = contact.process] {
-      try {
-        for (const std::string& problem : work(host, *ends)) complain(fmt::format("{}: {}", name(host), problem));
-      } catch (const std::exception& error) {
-        complain(fmt::format("{}: {}", name(host), error.what()));
-      }
-      *ends = {};
-    }));
-  };
-  const std::string folder = std::filesystem::path(own_program()).parent_path().string();
-  const cluster::Cluster standing = place.pool.standing_cluster();
-  std::vector<start::NodeStart> starts;
-  for (const std::size_t host : place.hosts) {
-    start::NodeStart start{.process = static_cast<std::uint32_t>(host),
-                           .host = standing.hosts[place.pool.hosts()[host].members.front()],
-                           .command = {place.pool.keeper_program(host, folder)},
-                           .input = {}};
-    start.host.folder = "/";  // what is relative begins at the user's own folder
-    start.command.insert(start.command.end(), words.begin(), words.end());
-    starts.push_back(std::move(start));
-  }
-  const std::unique_ptr<start::Starter> starter = start::make_starter();
-  starter->start(std::move(starts), std::move(events));
-  {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return over == place.hosts.size(); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return all_well;
-}
-
 }  // namespace
 
 int put_files(std::vector<std::string> words, files::Existing existing) {
@@ -143,12 +68,18 @@ int put_files(std::vector<std::string> words, files::Existing existing) {
   const auto manifest = std::make_shared<const files::Manifest>(files::gather(sources, describe_this_host().host_id));
   if (!manifest->problems.empty()) refuse_words(fmt::format("{}", fmt::join(manifest->problems, "\n")));
   const char* const how = existing == files::Existing::replace ? "replace" : "refuse";
-  const bool all_well = run_on_hosts(place, {"--receive", place.path, how}, [&](std::size_t, const os::Ends& ends) {
-    files::Sender sender(manifest, {});
-    // What its end finds wrong, that one says.
-    return pool::carry(sender, ends).empty() || sender.ended() ? std::vector<std::string>()
-                                                               : std::vector<std::string>{"the way to it broke"};
-  });
+  const HostWork work{.words =
+                          [&](std::size_t) {
+                            return std::vector<std::string>{"--receive", place.path, how};
+                          },
+                      .here =
+                          [&](std::size_t, const os::Ends& ends) {
+                            files::Sender sender(manifest, {});
+                            // What its end finds wrong, that one says.
+                            const bool is_well = pool::carry(sender, ends).empty() || sender.ended();
+                            return std::vector<std::string>(is_well ? 0 : 1, "the way to it broke");
+                          }};
+  const bool all_well = run_on_hosts(place.pool, place.hosts, work);
   return all_well ? 0 : static_cast<int>(ExitStatus::program_failed);
 }
 
@@ -159,14 +90,16 @@ int get_files(std::vector<std::string> words) {
   bool all_well = true;
   for (const std::string& word : words) {
     const Place place = place_of(word);
-    all_well &= run_on_hosts(place, {"--serve", place.path}, [&](std::size_t host, const os::Ends& ends) {
+    const auto receive = [&](std::size_t host, const os::Ends& ends) {
       // Hosts may have files of the same name.
       const std::string into =
           place.names_host || place.hosts.size() == 1 ? folder : folder + "/" + place.pool.hosts()[host].name;
       files::Receiver receiver(
           {.folder = into, .existing = files::Existing::replace, .resume = true, .host = describe_this_host().host_id});
       return pool::carry(receiver, ends);
-    });
+    };
+    const auto words_there = [&](std::size_t) { return std::vector<std::string>{"--serve", place.path}; };
+    all_well &= run_on_hosts(place.pool, place.hosts, {.words = words_there, .here = receive});
   }
   return all_well ? 0 : static_cast<int>(ExitStatus::program_failed);
 }

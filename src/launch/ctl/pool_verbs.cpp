@@ -2,12 +2,14 @@
 #include "launch/ctl/pool_verbs.hpp"
 #include "launch/program_path.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -22,7 +24,7 @@
 #include "aplib/version.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/text.hpp"
-#include "launch/cluster/document.hpp"
+#include "launch/ctl/on_hosts.hpp"
 #include "launch/pool/pool.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/start/ssh_master.hpp"
@@ -140,6 +142,11 @@ std::string open_way(const Pool& pool, std::size_t i, const std::string& remote)
                                problem);
 }
 
+void note(Pool::Known& known, const pool::HostFacts& facts) {
+  known.at = now_in_seconds();
+  known.facts = facts;
+}
+
 /// Why host `i` does not stand; "": it does.
 std::string problem_of(const pool::FactsAnswer& answer) {
   if (!answer.facts) return answer.problem;
@@ -173,7 +180,7 @@ int repair(const Pool& pool, bool is_new) {
     const auto answers = pool::facts_of(ways, check_patience);
     std::vector<Pool::Known> known = pool.known();
     for (std::size_t i = 0; i < answers.size(); ++i)
-      if (answers[i].facts) known[i] = {now_in_seconds(), *answers[i].facts};
+      if (answers[i].facts) note(known[i], *answers[i].facts);
     pool.keep(known);
     for (const std::size_t i : missing) {
       const std::string problem = problem_of(answers[i]);
@@ -251,11 +258,9 @@ int pool_down(const std::string& name) {
 
 namespace {
 
-using text::json_string;
-
 std::string json_texts(const std::vector<std::string>& texts) {
   std::vector<std::string> quoted;
-  for (const std::string& text : texts) quoted.push_back(json_string(text));
+  for (const std::string& each : texts) quoted.push_back(text::json_string(each));
   return fmt::format("[{}]", fmt::join(quoted, ", "));
 }
 
@@ -269,31 +274,42 @@ struct Row {
   std::size_t host;
   Pool::Known known{};
   std::string problem{};
-  std::chrono::nanoseconds answer{0};
-  std::int64_t age = 0;
+  std::optional<std::chrono::nanoseconds> round_trip{};
+  std::int64_t now = 0;
 
   [[nodiscard]] bool was_seen() const { return known.at != 0; }
+  [[nodiscard]] bool was_measured() const { return known.speed_at != 0; }
+  [[nodiscard]] std::int64_t age() const { return now - known.at; }
+  [[nodiscard]] std::int64_t speed_age() const { return now - known.speed_at; }
+  [[nodiscard]] double milliseconds() const { return std::chrono::duration<double, std::milli>(*round_trip).count(); }
+  /// Its gateway; empty: none.
+  [[nodiscard]] std::string site() const {
+    const std::uint32_t number = pool.hosts()[host].host.site;
+    return number == 0 ? std::string() : pool.cluster().sites[number - 1].gateway;
+  }
   [[nodiscard]] std::string_view way() const {
     return pool.hosts()[host].host.launch == LaunchKind::ssh ? "ssh" : "here";
   }
 };
 
+const TableRow host_columns{"POOL", "HOST", "SITE",    "WAY",   "ARCH",    "KERNEL", "CPU",        "CORES", "FREE GiB",
+                            "LOAD", "GPUS", "MODULES", "SPEED", "VERSION", "RUNS",   "ROUND TRIP", "AGE",   ""};
+
 std::vector<std::string> cells_of(const Row& row) {
   const pool::HostFacts& facts = row.known.facts;
-  std::vector<std::string> cells{row.pool.name(), row.pool.hosts()[row.host].name, std::string(row.way())};
+  std::vector<std::string> cells{row.pool.name(), row.pool.hosts()[row.host].name, row.site(), std::string(row.way())};
   if (!row.was_seen()) {
-    cells.resize(15);
+    cells.resize(host_columns.size() - 1);
   } else {
     cells.insert(cells.end(),
                  {facts.architecture, facts.kernel, facts.cpu_model, fmt::format("{:g}", facts.cores),
                   fmt::format("{}/{}", gib(facts.free_bytes), gib(facts.memory_bytes)),
                   fmt::format("{:.2f} {:.2f} {:.2f}", facts.load1, facts.load5, facts.load15),
                   fmt::format("{}", fmt::join(facts.gpus, ", ")), fmt::format("{}", fmt::join(facts.modules, " ")),
+                  row.was_measured() ? fmt::format("{:.3g} ({} s ago)", row.known.speed, row.speed_age()) : "",
                   facts.version, fmt::format("{}", facts.runs)});
-    cells.push_back(row.problem.empty()
-                        ? fmt::format("{:.1f} ms", std::chrono::duration<double, std::milli>(row.answer).count())
-                        : "");
-    cells.push_back(fmt::format("{} s", row.age));
+    cells.push_back(row.round_trip ? fmt::format("{:.1f} ms", row.milliseconds()) : "");
+    cells.push_back(fmt::format("{} s", row.age()));
   }
   cells.push_back(row.problem.empty() ? "" : "lost: " + row.problem);
   return cells;
@@ -302,53 +318,81 @@ std::vector<std::string> cells_of(const Row& row) {
 std::string json_of(const Row& row) {
   const pool::HostFacts& facts = row.known.facts;
   std::string text =
-      fmt::format("{{\"pool\": {}, \"host\": {}, \"way\": \"{}\", \"stands\": {}", json_string(row.pool.name()),
-                  json_string(row.pool.hosts()[row.host].name), row.way(), row.problem.empty());
-  if (!row.problem.empty()) text += fmt::format(", \"problem\": {}", json_string(row.problem));
-  if (row.problem.empty())
-    text += fmt::format(", \"answer_ms\": {:.3f}", std::chrono::duration<double, std::milli>(row.answer).count());
+      fmt::format("{{\"pool\": {}, \"host\": {}, \"way\": \"{}\", \"stands\": {}", text::json_string(row.pool.name()),
+                  text::json_string(row.pool.hosts()[row.host].name), row.way(), row.problem.empty());
+  if (!row.problem.empty()) text += fmt::format(", \"problem\": {}", text::json_string(row.problem));
+  if (row.round_trip) text += fmt::format(", \"round_trip_ms\": {:.3f}", row.milliseconds());
+  if (const std::string site = row.site(); !site.empty())
+    text += fmt::format(", \"site\": {}", text::json_string(site));
+  if (row.was_measured())
+    text += fmt::format(", \"speed\": {:g}, \"speed_age_s\": {}", row.known.speed, row.speed_age());
   if (row.was_seen()) {
     text += fmt::format(
         ", \"age_s\": {}, \"name\": {}, \"kernel\": {}, \"architecture\": {}, \"cpu\": {}, \"cores\": {:g}, "
         "\"memory_bytes\": {}, \"free_bytes\": {}, \"load\": [{:g}, {:g}, {:g}], \"gpus\": {}, \"modules\": {}, "
         "\"version\": {}, \"keeper\": {}, \"running\": {}, \"started\": {}, \"strangers\": {}",
-        row.age, json_string(facts.host), json_string(facts.kernel), json_string(facts.architecture),
-        json_string(facts.cpu_model), facts.cores, facts.memory_bytes, facts.free_bytes, facts.load1, facts.load5,
-        facts.load15, json_texts(facts.gpus), json_texts(facts.modules), json_string(facts.version), facts.keeper,
-        facts.runs, facts.started, facts.strangers);
+        row.age(), text::json_string(facts.host), text::json_string(facts.kernel),
+        text::json_string(facts.architecture), text::json_string(facts.cpu_model), facts.cores, facts.memory_bytes,
+        facts.free_bytes, facts.load1, facts.load5, facts.load15, json_texts(facts.gpus), json_texts(facts.modules),
+        text::json_string(facts.version), facts.keeper, facts.runs, facts.started, facts.strangers);
   }
   return text + "}";
 }
 
+/// Measures how fast these hosts are, all at once. What goes wrong, the user is told.
+void measure_speeds(const Pool& pool, const std::vector<std::size_t>& hosts, std::vector<Pool::Known>& known) {
+  const HostWork work{
+      .words =
+          [&](std::size_t i) {
+            const cluster::ClusterHost& host = pool.hosts()[i].host;
+            const std::string& threads = host.threads;
+            return std::vector<std::string>{"--speed", fmt::format("{}", static_cast<unsigned>(host.speed.kind)),
+                                            fmt::format("{}", host.speed.number), host.speed.command,
+                                            threads.empty() ? pool.cluster().options.get("threads") : threads};
+          },
+      .here =
+          [&](std::size_t i, const os::Ends& ends) {
+            ::fcntl(ends.reader.get(), F_SETFL, 0);  // it would not wait
+            const double speed = std::strtod(os::read_all(ends.reader.get()).value_or("").c_str(), nullptr);
+            if (speed > 0) known[i].speed = speed;  // else the host has said what is wrong
+            if (speed > 0) known[i].speed_at = now_in_seconds();
+            return std::vector<std::string>();
+          }};
+  static_cast<void>(run_on_hosts(pool, hosts, work));
+}
+
 /// Asks all hosts of a pool at once.
-std::vector<Row> ask_hosts(const Pool& pool) {
-  const auto answers = pool::facts_of(pool.ways(), pool.cluster().options.peer_timeout);
+std::vector<Row> ask_hosts(const Pool& pool, bool speed) {
+  const auto answers = pool::facts_of(pool.ways(), pool.cluster().options.peer_timeout, true);
   std::vector<Pool::Known> known = pool.known();
+  std::vector<std::size_t> standing;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].facts) note(known[i], *answers[i].facts);
+    if (problem_of(answers[i]).empty()) standing.push_back(i);
+  }
+  if (speed) measure_speeds(pool, standing, known);
+  pool.keep(known);
   const std::int64_t now = now_in_seconds();
   std::vector<Row> rows;
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (answers[i].facts) known[i] = {now, *answers[i].facts};
-    rows.push_back({pool, i, known[i], problem_of(answers[i]), answers[i].round_trip, now - known[i].at});
-  }
-  pool.keep(known);
+  for (std::size_t i = 0; i < answers.size(); ++i)
+    rows.push_back({pool, i, known[i], problem_of(answers[i]), answers[i].round_trip, now});
   return rows;
 }
 
 }  // namespace
 
-int pool_hosts(const std::string& name, bool json) {
+int pool_hosts(const std::string& name, bool json, bool speed) {
   std::vector<Pool> pools;
   if (!name.empty()) {
     pools.push_back(Pool::open(name));
   } else {
     for (const std::string& each : Pool::names()) pools.push_back(Pool::open(each));
   }
-  std::vector<TableRow> lines{{"POOL", "HOST", "WAY", "ARCH", "KERNEL", "CPU", "CORES", "FREE GiB", "LOAD", "GPUS",
-                               "MODULES", "VERSION", "RUNS", "ANSWER", "AGE", ""}};
+  std::vector<TableRow> lines{host_columns};
   std::string objects;
   bool all_stand = true;
   for (const Pool& pool : pools) {
-    for (const Row& row : ask_hosts(pool)) {
+    for (const Row& row : ask_hosts(pool, speed)) {
       all_stand = all_stand && row.problem.empty();
       if (json) {
         objects += (objects.empty() ? "" : ",\n ") + json_of(row);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -26,6 +27,7 @@
 #include "aplib/version.hpp"
 #include "base/text.hpp"
 #include "comm/job_key.hpp"
+#include "launch/cluster/speed.hpp"
 #include "launch/ctl/registry.hpp"
 #include "launch/files/manifest.hpp"
 #include "launch/pool/file_pipe.hpp"
@@ -116,6 +118,17 @@ int carry_files(std::span<char* const> words) {
   return problems.empty() ? 0 : 1;
 }
 
+/// `--speed KIND NUMBER COMMAND THREADS`: prints how fast this host is, as for cells = "auto".
+int tell_speed(std::span<char* const> words) {
+  using Kind = cluster::Speed::Kind;
+  const auto kind = text::parse_number(words[2]);
+  if (words.size() != 6 || !kind || *kind > static_cast<std::uint64_t>(Kind::command))
+    throw Error(Errc::bad_argument, "--speed is for apctl hosts: are apctl and apkeeper of the same installation?");
+  const cluster::Speed speed{
+      .kind = static_cast<Kind>(*kind), .number = std::strtod(words[3], nullptr), .command = words[4]};
+  return print("apkeeper", fmt::format("{}\n", cluster::measure_host(speed, words[5], true).speed));
+}
+
 /// The descriptor that systemd has passed.
 std::optional<int> passed_listener() {
   const char* const count = std::getenv("LISTEN_FDS");
@@ -147,6 +160,7 @@ void become_daemon(int kept) {
 int run(int argc, char** argv) {
   const std::string_view first = argc > 2 ? argv[1] : "";
   if (first == "--receive" || first == "--serve") return carry_files({argv, static_cast<std::size_t>(argc)});
+  if (first == "--speed") return tell_speed({argv, static_cast<std::size_t>(argc)});
   Asked asked = read_words(argc, argv);
   HostKeeper::Settings settings{.key = read_key(asked.key_file), .modules = modules_folder(), .idle = asked.idle};
   if (asked.id.empty()) {

@@ -189,7 +189,7 @@ void HostKeeper::run() {
     reap();
     look_at_runs();
     for (auto guest = guests_.begin(); guest != guests_.end();) {
-      const bool stays = guest->until > now && (guest->knock ? !has_gone(guest->socket.get()) : hear(*guest));
+      const bool stays = guest->until > now && attend(*guest);
       guest = stays ? std::next(guest) : guests_.erase(guest);
     }
     accept_guests();
@@ -222,7 +222,7 @@ void HostKeeper::wait() {
   const bool listens = guests_.size() < guests_max && deaf_until_ <= Clock::now();
   std::vector<pollfd> fds{{signals_.get(), POLLIN, 0}, {listens ? settings_.listener.get() : -1, POLLIN, 0}};
   for (const Guest& guest : guests_)
-    fds.push_back({guest.socket.get(), static_cast<short>(guest.knock ? POLLRDHUP : POLLIN), 0});
+    fds.push_back({guest.socket.get(), static_cast<short>(guest.knock && !guest.may_echo() ? POLLRDHUP : POLLIN), 0});
   for (const Run& run : runs_)
     if (!run.patience) fds.push_back({run.words.get(), POLLRDHUP, 0});
   int timeout = -1;
@@ -249,6 +249,11 @@ void HostKeeper::accept_guests() {
     Guest& guest = guests_.emplace_back(Guest{.socket = std::move(socket), .until = Clock::now() + guest_patience});
     if (!hear(guest)) guests_.pop_back();
   }
+}
+
+bool HostKeeper::attend(Guest& guest) {
+  if (!guest.knock) return hear(guest);
+  return guest.may_echo() ? echo(guest) : !has_gone(guest.socket.get());
 }
 
 bool HostKeeper::hear(Guest& guest) {
@@ -295,8 +300,7 @@ bool HostKeeper::take_knock(Guest& guest) {
     case Knock::Purpose::streams:
       return true;
     case Knock::Purpose::facts:
-      answer_facts(guest);
-      return false;
+      return answer_facts(guest);
     case Knock::Purpose::end:
       ending_ = true;
       farewells_.push_back(std::move(guest.socket));
@@ -305,7 +309,17 @@ bool HostKeeper::take_knock(Guest& guest) {
   return false;
 }
 
-void HostKeeper::answer_facts(const Guest& guest) {
+/// By one byte and its way back the guest measures the way alone: what it heard first had to open a channel of ssh's,
+/// and to be found out.
+bool HostKeeper::echo(const Guest& guest) {
+  char byte = 0;
+  const ssize_t got = ::recv(guest.socket.get(), &byte, 1, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return true;
+  if (got == 1) static_cast<void>(::send(guest.socket.get(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT));
+  return false;
+}
+
+bool HostKeeper::answer_facts(const Guest& guest) {
   HostFacts facts = facts_of_this_host(settings_.modules);
   facts.keeper = static_cast<std::uint64_t>(::getpid());
   facts.runs = static_cast<std::uint32_t>(runs_.size());
@@ -316,7 +330,8 @@ void HostKeeper::answer_facts(const Guest& guest) {
   writer.number(static_cast<std::uint32_t>(body.size()));
   writer.raw(body);
   const wire::Bytes& all = writer.bytes();
-  static_cast<void>(::send(guest.socket.get(), all.data(), all.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+  return ::send(guest.socket.get(), all.data(), all.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(all.size());
 }
 
 /// Starts the runs both of whose connections are there.

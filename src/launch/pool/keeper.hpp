@@ -38,12 +38,14 @@ class HostKeeper {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Somebody who has not said yet what it wants, or the words of a run without streams or the other way round.
+  /// Somebody who has not said yet what it wants, or the words of a run without streams or the other way round, or who
+  /// has heard the facts.
   struct Guest {
     os::UniqueFd socket;
     wire::Bytes came{};
     Clock::time_point until{};
     std::optional<Knock> knock{};
+    [[nodiscard]] bool may_echo() const { return knock && knock->purpose == Knock::Purpose::facts; }
   };
   struct Run {
     pid_t group = 0;
@@ -55,11 +57,13 @@ class HostKeeper {
 
   void accept_guests();
   /// False: the guest goes.
+  bool attend(Guest& guest);
   bool hear(Guest& guest);
   bool take_knock(Guest& guest);
   void join_runs();
   void start(Guest& words, Guest& streams);
-  void answer_facts(const Guest& guest);
+  [[nodiscard]] bool answer_facts(const Guest& guest);
+  [[nodiscard]] static bool echo(const Guest& guest);
   void reap();
   void look_at_runs();
   static void tell_to_end(Run& run);

@@ -44,7 +44,7 @@ int milliseconds_until(Clock::time_point until) {
 struct Question {
   os::UniqueFd socket{};
   wire::Bytes came{};
-  Clock::time_point begun{};
+  Clock::time_point pinged{};
   bool done = false;
 };
 
@@ -67,31 +67,49 @@ void ask(Question& question, const KeeperAddress& way, FactsAnswer& answer) {
   }
   if (socket.peer_user() != ::getuid()) return end(question, answer, "its way belongs to another user");
   question.socket.reset(::fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 0));
-  question.begun = Clock::now();
   const wire::Bytes knock = encode_knock({.purpose = Knock::Purpose::facts}, way.key);
   if (!question.socket || !os::send_all(question.socket.get(), knock)) end(question, answer, not_reached(errno));
 }
 
-void hear(Question& question, FactsAnswer& answer) {
-  std::array<std::byte, 16384> piece{};
-  for (;;) {
-    const ssize_t got = ::recv(question.socket.get(), piece.data(), piece.size(), MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (got <= 0 || question.came.size() > facts_bytes_max) break;
-    question.came.insert(question.came.end(), piece.begin(), piece.begin() + got);
-  }
+/// The facts are there: they stand behind their length.
+bool is_whole(const wire::Bytes& came) {
+  constexpr std::size_t head = sizeof(std::uint32_t);
+  return came.size() >= head && came.size() - head >= ByteReader(came).number<std::uint32_t>();
+}
+
+/// Nothing comes any more.
+void hear_end(Question& question, FactsAnswer& answer) {
+  if (answer.facts) return end(question, answer, "");  // and no byte back
   const std::string_view text(reinterpret_cast<const char*>(question.came.data()), question.came.size());
   if (text.starts_with(refusal_mark)) {
     std::string_view why = text.substr(refusal_mark.size());
     why = why.substr(0, why.find('\n'));
     return end(question, answer, fmt::format("its keeper refuses: {}", why));
   }
-  if (text.empty()) return end(question, answer, silence);
-  constexpr std::size_t head = sizeof(std::uint32_t);
-  answer.facts = text.size() > head ? wire::decode<HostFacts>(std::span(question.came).subspan(head)) : std::nullopt;
-  answer.round_trip = Clock::now() - question.begun;
-  end(question, answer, answer.facts ? "" : "its keeper speaks another language: is APlib of the same version there?");
+  end(question, answer,
+      text.empty() ? silence : "its keeper speaks another language: is APlib of the same version there?");
+}
+
+void hear(Question& question, FactsAnswer& answer, bool measures) {
+  std::array<std::byte, 16384> piece{};
+  for (;;) {
+    const ssize_t got = ::recv(question.socket.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (got <= 0 || question.came.size() > facts_bytes_max) return hear_end(question, answer);
+    if (answer.facts) {
+      answer.round_trip = Clock::now() - question.pinged;
+      return end(question, answer, "");
+    }
+    question.came.insert(question.came.end(), piece.begin(), piece.begin() + got);
+    if (!is_whole(question.came)) continue;
+    answer.facts = wire::decode<HostFacts>(std::span(question.came).subspan(sizeof(std::uint32_t)));
+    if (!answer.facts) continue;  // a refusal, perhaps, which ends
+    if (!measures) return end(question, answer, "");
+    question.pinged = Clock::now();
+    const std::byte ping{};
+    if (!os::send_all(question.socket.get(), std::span(&ping, 1))) return end(question, answer, "");
+  }
 }
 
 }  // namespace
@@ -110,7 +128,8 @@ os::UniqueFd knock_at(const KeeperAddress& way, const Knock& knock) {
   return kept;
 }
 
-std::vector<FactsAnswer> facts_of(std::span<const KeeperAddress> ways, std::chrono::nanoseconds patience) {
+std::vector<FactsAnswer> facts_of(std::span<const KeeperAddress> ways, std::chrono::nanoseconds patience,
+                                  bool measures) {
   std::vector<FactsAnswer> answers(ways.size());
   std::vector<Question> questions(ways.size());
   const Clock::time_point until = Clock::now() + patience;
@@ -131,11 +150,11 @@ std::vector<FactsAnswer> facts_of(std::span<const KeeperAddress> ways, std::chro
     std::size_t at = 0;
     for (std::size_t i = 0; i < ways.size(); ++i) {
       if (!questions[i].socket) continue;
-      if (fds[at++].revents != 0) hear(questions[i], answers[i]);
+      if (fds[at++].revents != 0) hear(questions[i], answers[i], measures);
     }
   }
   for (std::size_t i = 0; i < ways.size(); ++i) {
-    if (!questions[i].done)
+    if (!questions[i].done && !answers[i].facts)
       end(questions[i], answers[i],
           fmt::format("its keeper has not answered for {:.3g} s", std::chrono::duration<double>(patience).count()));
   }

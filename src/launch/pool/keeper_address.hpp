@@ -30,11 +30,12 @@ struct KeeperAddress {
 struct FactsAnswer {
   std::optional<HostFacts> facts{};
   std::string problem{};  ///< Why there are none: the middle of a sentence about the host.
-  std::chrono::nanoseconds round_trip{0};
+  std::optional<std::chrono::nanoseconds> round_trip{};  ///< Of one byte, if it was asked for.
 };
 
-/// Asks all keepers at once. Blocks for at most `patience`.
-[[nodiscard]] std::vector<FactsAnswer> facts_of(std::span<const KeeperAddress> ways, std::chrono::nanoseconds patience);
+/// Asks all keepers at once. Blocks for at most `patience`. `measures`: also for the round trips.
+[[nodiscard]] std::vector<FactsAnswer> facts_of(std::span<const KeeperAddress> ways, std::chrono::nanoseconds patience,
+                                                bool measures = false);
 /// Asks one, which is on this computer.
 [[nodiscard]] FactsAnswer facts_of(const KeeperAddress& way);
 

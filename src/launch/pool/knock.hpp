@@ -25,13 +25,13 @@
 namespace aplib::launch::pool {
 
 /// Of what keepers understand. The head of a knock is the same in all versions.
-inline constexpr std::uint32_t keeper_version = 1;
+inline constexpr std::uint32_t keeper_version = 2;
 
 struct Knock {
   enum class Purpose : std::uint8_t {
     words,    ///< Of a run.
     streams,  ///< Of the same run.
-    facts,    ///< Asks what the host is: HostFacts, behind their length (4 bytes).
+    facts,    ///< Asks what the host is: HostFacts, behind their length (4 bytes). A byte that comes then goes back.
     end,      ///< Asks the keeper to end, and what it has started. The connection closes when it has.
     last = end
   };

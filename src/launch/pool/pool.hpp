@@ -56,9 +56,11 @@ class Pool {
   struct Known {
     std::int64_t at = 0;  ///< Seconds since 1970.
     HostFacts facts{};
+    double speed = 0;           ///< As cells = "auto" measures it; 0: it was never measured.
+    std::int64_t speed_at = 0;  ///< When.
     template <class Self, class Fields>
     static void list(Self& self, Fields&& fields) {
-      fields(self.at, self.facts);
+      fields(self.at, self.facts, self.speed, self.speed_at);
     }
   };
   /// By host of hosts(); of a host that has never answered, `at` is 0.

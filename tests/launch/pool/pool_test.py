@@ -24,7 +24,7 @@ from servers import namespaces  # noqa: E402
 PATIENCE = 120
 RING = Path("/run/aplib-pool-programs/ring")
 RUNTIME = Path("/run/aptest/aplib")  # what namespaces.enclose() makes XDG_RUNTIME_DIR
-KEEPER_VERSION = 1
+KEEPER_VERSION = 2
 FACTS = 2
 
 
@@ -281,6 +281,27 @@ class Here(PoolTest):
         self.assertRegex(self.run_it("apctl", "put", tree, "there", status=2).stderr, "^apctl: there: not a place in a")
         self.assertRegex(self.run_it("apctl", "put", path / "no", f"p:{there}", status=2).stderr, "^apctl: .*/no")
         self.assertEqual(self.hosts()[0]["running"], 0)
+
+    def test_speed(self):
+        self.up()
+        first, = self.hosts()
+        self.assertNotIn("speed", first)
+        measured, = json.loads(self.run_it("apctl", "hosts", "p", "--json", "--speed").stdout)
+        self.assertGreater(measured["speed"], 1e6)
+        later, = self.hosts()
+        self.assertEqual(later["speed"], measured["speed"])
+        self.assertGreaterEqual(later["speed_age_s"], measured["speed_age_s"])
+        self.assertRegex(self.run_it("apctl", "hosts", "p").stdout, r"(?s)SPEED.*\d \(\d+ s ago\)")
+
+    def test_net(self):
+        self.up()
+        self.run_it("apctl", "net", "p", "--seconds", "0.1", "--json", "net.json")
+        pairs = json.loads((self.folder.path / "net.json").read_text())["pairs"]
+        self.assertEqual({(pair["from"], pair["to"]) for pair in pairs if "problem" not in pair},
+                         {("a", "b"), ("b", "a")})
+        self.assertRegex(self.run_it("apctl", "net", "no", status=2).stderr, "^apctl: there is no pool no: ")
+        self.assertRegex(self.run_it("apctl", "net", status=2).stderr, "^apctl: net: no hosts are named: ")
+        self.assertRegex(self.run_it("apctl", "net", "p", "-f", "x", status=2).stderr, "^apctl: net: -f and a pool ")
 
     def test_a_host_that_is_not_as_it_was(self):
         if len(os.sched_getaffinity(0)) < 2:
