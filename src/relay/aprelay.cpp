@@ -16,12 +16,15 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
@@ -77,6 +80,31 @@ std::optional<os::UniqueFd> connect_local(const std::string& path) {
   if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return std::nullopt;
   return socket;
+}
+
+/// Begins the names of the sockets that aprun asks for.
+constexpr std::string_view session_prefix = "aplib-relay-";
+
+/// No process has that socket any more. One that has it does not notice the question, because of the socket's type.
+bool is_dead(const std::string& path) {
+  const sockaddr_un address = address_of(path);
+  const os::UniqueFd asking(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return asking && ::connect(asking.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+         (errno == ECONNREFUSED || errno == ENOENT);
+}
+
+/// Removes those of the folder that aprelays of this user have left there when they were killed.
+void remove_dead_sockets(const std::filesystem::path& folder) {
+  std::vector<std::string> dead;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string path = entry->path().string();
+    struct stat is {};
+    if (!entry->path().filename().string().starts_with(session_prefix) || ::lstat(path.c_str(), &is) != 0) continue;
+    const bool is_ours = is.st_uid == ::getuid() && (S_ISSOCK(is.st_mode) || S_ISLNK(is.st_mode));
+    if (is_ours && path.size() < sizeof(sockaddr_un::sun_path) && is_dead(path)) dead.push_back(path);
+  }
+  for (const std::string& path : dead) ::unlink(path.c_str());
 }
 
 /// Removed with it.
@@ -262,6 +290,7 @@ class Signpost {
 int run(const Command& command) {
   std::signal(SIGPIPE, SIG_IGN);
   if (command.status) return show_status();
+  if (!command.socket.empty()) remove_dead_sockets(std::filesystem::path(command.socket).parent_path());
   if (command.session && !command.loopback) {
     const std::string folder = own_folder();
     if (const auto relay = connect_local(folder + "/relay")) {

@@ -2,16 +2,19 @@
 #include "launch/coordinator/relays.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
+#include <cstdint>
 #include <filesystem>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "launch/ctl/registry.hpp"
 #include "launch/start/launch_method.hpp"
 
 namespace aplib::launch::coordinator {
@@ -23,9 +26,10 @@ std::string beside(const std::string& aprun, const char* program) {
   return (std::filesystem::path(aprun).parent_path() / program).string();
 }
 
+/// What a launcher that is killed leaves there, the next one removes.
 std::string make_folder() {
-  std::string folder = (std::filesystem::temp_directory_path() / "aplib-relays-XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr) {
+  std::string folder = ctl::job_folder(ctl::registry_folder(), static_cast<std::uint32_t>(::getpid()));
+  if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     throw Error(Errc::failed, fmt::format("cannot make a folder for the sockets of relays, {}: {}", folder,
                                           std::generic_category().message(errno)));
   }

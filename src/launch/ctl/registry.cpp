@@ -118,6 +118,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view suffix = ".job";
 constexpr std::string_view end_suffix = ".end";  // behind the whole name of the socket
 constexpr std::chrono::seconds end_stays{60};
+constexpr std::string_view folder_suffix = ".sockets";
 constexpr std::size_t answer_bytes_max = std::size_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Errc::failed, text); }
@@ -129,9 +130,9 @@ std::optional<std::uint32_t> small(const std::string& text) {
 }
 
 /// The job number of "123.job". Nothing for other names.
-std::optional<std::uint32_t> job_of(std::string_view name) {
-  if (!name.ends_with(suffix)) return std::nullopt;
-  return small(std::string(name.substr(0, name.size() - suffix.size())));
+std::optional<std::uint32_t> job_of(std::string_view name, std::string_view ending = suffix) {
+  if (!name.ends_with(ending)) return std::nullopt;
+  return small(std::string(name.substr(0, name.size() - ending.size())));
 }
 
 /// Whether a process of this number is on this computer.
@@ -243,11 +244,22 @@ std::optional<wire::MachineEnd> read_end(const std::string& folder, std::uint32_
   return text ? wire::decode<wire::MachineEnd>(std::as_bytes(std::span(*text))) : std::nullopt;
 }
 
+std::string job_folder(const std::string& folder, std::uint32_t job) {
+  return fmt::format("{}/{}{}", folder, job, folder_suffix);
+}
+
 void forget_dead_jobs(const std::string& folder) {
   for (const std::uint32_t job : found_jobs(folder)) {
     // Living processes are left alone. A number without a process here may belong to a container with the same folder.
     if (!lives(job)) (void)answers(folder, job);
   }
+  std::vector<fs::path> dead;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const auto job = job_of(entry->path().filename().string(), folder_suffix);
+    if (job && !lives(*job) && !answers(folder, *job)) dead.push_back(entry->path());
+  }
+  for (const fs::path& each : dead) fs::remove_all(each, error);
 }
 
 wire::Bytes ask_job(const std::string& folder, std::uint32_t job, const std::vector<std::string>& request,

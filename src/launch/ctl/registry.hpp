@@ -54,7 +54,7 @@ struct Reply {
 /// The numbers of the jobs that have a socket, in rising order. Their apruns notice nothing, and may have died.
 [[nodiscard]] std::vector<std::uint32_t> found_jobs(const std::string& folder);
 
-/// Removes sockets of processes that have ended, and no others, also those that never listened.
+/// Removes sockets and folders of processes that have ended, and no others, also those that never listened.
 void forget_dead_jobs(const std::string& folder);
 
 /// The socket of job number `job`.
@@ -65,6 +65,9 @@ inline constexpr const char* end_verb = "end";
 void leave_end(const std::string& job_socket, const wire::MachineEnd& end) noexcept;
 /// Nothing: nobody has asked, or its aprun was killed.
 [[nodiscard]] std::optional<wire::MachineEnd> read_end(const std::string& folder, std::uint32_t job);
+
+/// A folder for further sockets of job number `job`, which makes and removes it.
+[[nodiscard]] std::string job_folder(const std::string& folder, std::uint32_t job);
 
 /// Asks a job and returns the content of its reply. Blocks for at most this many seconds. Throws Error(failed) when
 /// there is no such job, it does not answer, or it refuses, with its message.

@@ -295,14 +295,19 @@ TEST_F(Registry, DeadMachinesAreForgotten) {
   const std::uint32_t nobody = 0x7fff'fffe;  // above every limit of process ids
   leave_socket(nobody);
   leave_socket(1);  // a process, but not an aprun
+  for (const std::uint32_t job : {nobody, 1U}) {
+    fs::create_directory(ctl::job_folder(folder_, job));
+    std::ofstream(ctl::job_folder(folder_, job) + "/1") << "a socket of it\n";
+  }
   std::ofstream(folder_ + "/notes.txt") << "not ours\n";
   {
     const ctl::RegistryDoor door(plain_verbs());
-    EXPECT_EQ(files(), 3U);  // the first is gone
+    EXPECT_EQ(files(), 4U);  // the first is gone, with its folder
+    EXPECT_FALSE(fs::exists(ctl::job_folder(folder_, nobody)));
     EXPECT_EQ(ctl::registered_jobs(folder_), std::vector<std::uint32_t>{self()});
-    EXPECT_EQ(files(), 2U);
+    EXPECT_EQ(files(), 3U);
   }
-  EXPECT_EQ(files(), 1U);
+  EXPECT_EQ(files(), 2U);
 }
 
 TEST_F(Registry, WhoIsKilledBeforeHeListensIsForgotten) {

@@ -4,6 +4,7 @@
 where aprun runs is behind a NAT of its own. Both sites have the same private addresses, as many have.
 
     reach_test.py BIN [NAME]         BIN has aprun, apctl, apcc and wan"""
+import json
 import os
 import re
 import signal
@@ -137,16 +138,53 @@ class Reach(unittest.TestCase):
         process = self.start(self.all_hosts(), 300)
         status, output, errors = self.finish(process)
         self.assertEqual((status, output, errors), (0, ["all run", "all done"], []))
-        self.assertEqual([path.name for path in self.folder.iterdir() if "relay" in path.name], [])
+        self.assertEqual(list((self.folder / "aplib").iterdir()), [])
+
+    def relays(self):
+        """{pid: socket} of those on gateways."""
+        return {pid: Path(line.split()[3]) for pid, line in namespaces.processes().items()
+                if re.match(r"\S*aprelay --session --socket ", line)}
+
+    def test_what_is_killed_leaves_nothing_for_long(self):
+        process = self.start(self.all_hosts())
+        self.assertEqual(process.stdout.readline(), "all run\n")
+        relays = self.relays()
+        self.assertEqual(len(relays), 2)
+        for pid in relays:
+            os.kill(pid, signal.SIGSTOP)  # one that is stopped does not tidy up
+        process.kill()
+        for pid in relays:
+            os.kill(pid, signal.SIGKILL)
+        self.finish(process)
+        left = [*relays.values(), self.folder / "aplib" / f"{process.pid}.sockets"]
+        self.assertEqual([path for path in left if not path.exists()], [])
+        self.assertEqual(self.finish(self.launch(["-f", self.folder / "cluster.toml"], 10))[0], 0)
+        self.assertEqual([path for path in left if path.exists()], [])
 
     def apctl(self, *words):
         done = self.sites.desk.run([driver.BIN / "apctl", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True, env=self.environment)
         self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def check_hosts(self):
+        s, home = self.sites, self.sites.network.hosts[0]
+        far, usual = ({"delay": delay} for delay in ("200ms", "1ms"))
+        s.wan.set(home, s.login1, **far)
+        hosts = {host["host"]: host for host in json.loads(self.apctl("hosts", "far", "--json"))}
+        s.wan.set(home, s.login1, **usual)
+        self.assertEqual([(name, host.get("site")) for name, host in sorted(hosts.items())],
+                         [("desk", None), ("m1", s.login2.address), ("n1", s.login1.address),
+                          ("n2", s.login1.address)])
+        for name in ("n1", "n2"):  # to and fro once
+            self.assertGreaterEqual(hosts[name]["round_trip_ms"], 200)
+            self.assertLess(hosts[name]["round_trip_ms"], 390)
+        self.assertLess(hosts["m1"]["round_trip_ms"], 200)
 
     def test_a_pool_of_two_private_sites(self):
         self.apctl("up", "-f", self.write_file(self.all_hosts()), "--name", "far")
         self.addCleanup(self.apctl, "down", "far")
+        self.check_hosts()
         for _ in range(2):
             status, output, errors = self.finish(self.launch(["--in", "far"], 300))
             self.assertEqual((status, output, errors), (0, ["all run", "all done"], []))
