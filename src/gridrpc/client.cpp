@@ -58,7 +58,7 @@ void Client::drop_all() {
 std::shared_ptr<const Offer> Client::offer_of(const ServerEntry& entry, const ServerProcess& process) {
   {
     const std::lock_guard lock(mutex_);
-    const auto known = offers_.find(entry.program);
+    const auto known = offers_.find(subject_of(entry));
     if (known != offers_.end() && known->second->idl == process.idl()) return known->second;
   }
   const auto offer = std::make_shared<Offer>();
@@ -66,18 +66,18 @@ std::shared_ptr<const Offer> Client::offer_of(const ServerEntry& entry, const Se
   try {
     offer->interface = read_interface(offer->idl, entry.name, Bodies::none);
   } catch (const Error& error) {
-    throw Failure(GRPC_RPC_REFUSED, fmt::format("server {} ({}): what it offers cannot be read: {}", entry.name,
-                                                entry.program, error.what()));
+    throw Failure(GRPC_RPC_REFUSED,
+                  fmt::format("{}: what it offers cannot be read: {}", subject_of(entry), error.what()));
   }
   offer->functions = functions_of(offer->interface);
   const std::lock_guard lock(mutex_);
-  offers_[entry.program] = offer;
+  offers_[subject_of(entry)] = offer;
   return offer;
 }
 
 /// A handle with its first process; nothing: the server does not have the name.
 Client::HandlePointer Client::bind(HandleKind kind, const ServerEntry& entry, const std::string& name) {
-  auto process = std::make_unique<ServerProcess>(entry);
+  auto process = std::make_unique<ServerProcess>(entry, next_process_++);
   const auto handle = std::make_shared<Handle>();
   handle->kind = kind;
   handle->entry = entry;
@@ -121,7 +121,7 @@ std::uint64_t Client::make_handle(HandleKind kind, const std::string& server, co
     if (!handle) {
       const std::lock_guard lock(mutex_);
       throw Failure(GRPC_FUNCTION_NOT_FOUND, fmt::format("server {} has no {} {}: it has {}", server, what, name,
-                                                         names_of(offers_.at(entry.program)->interface, kind)));
+                                                         names_of(offers_.at(subject_of(entry))->interface, kind)));
     }
   } else {
     if (servers_.empty())
@@ -229,7 +229,7 @@ std::unique_ptr<ServerProcess> Client::take_process(Handle& handle, const Sessio
     ++handle.processes;
     lock.unlock();
     try {
-      process = std::make_unique<ServerProcess>(handle.entry);
+      process = std::make_unique<ServerProcess>(handle.entry, next_process_++);
     } catch (...) {
       lock.lock();
       --handle.processes;
@@ -240,9 +240,9 @@ std::unique_ptr<ServerProcess> Client::take_process(Handle& handle, const Sessio
     lock.lock();
     if (!same) {
       give_back(handle, std::move(process), lock);
-      throw Failure(GRPC_COMMUNICATION_FAILED,
-                    fmt::format("server {} ({}): the program offers something else now: make another handle",
-                                handle.entry.name, handle.entry.program));
+      throw Failure(
+          GRPC_COMMUNICATION_FAILED,
+          fmt::format("{}: the program offers something else now: make another handle", subject_of(handle.entry)));
     }
   }
   session->process = process.get();
@@ -307,10 +307,10 @@ void Client::carry_out(Handle& handle, const SessionPointer& session) {
     if (++tries < tries_max) continue;
     std::erase(handle.line, session);
     handle.changed.notify_all();
-    throw Failure(GRPC_COMMUNICATION_FAILED,
-                  fmt::format("{} at server {} ({}): {} processes ended before they had the arguments: their standard "
-                              "error may say why",
-                              session->function->name, handle.entry.name, handle.entry.program, tries));
+    throw Failure(
+        GRPC_COMMUNICATION_FAILED,
+        fmt::format("{} at {}: {} processes ended before they had the arguments: their standard error may say why",
+                    session->function->name, subject_of(handle.entry), tries));
   }
 }
 

@@ -6,6 +6,7 @@
 // of a handle begin in the order in which they were made.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -136,10 +137,11 @@ class Client {
   void empty(const HandlePointer& handle);
 
   std::vector<ServerEntry> servers_;  // never changes
+  std::atomic<unsigned> next_process_ = 0;
   std::mutex mutex_;
   std::condition_variable over_;  // a session is over
   std::unordered_map<std::uint64_t, HandlePointer> handles_;
-  std::map<std::string, std::shared_ptr<const Offer>> offers_;  // by program
+  std::map<std::string, std::shared_ptr<const Offer>> offers_;  // by server
   std::map<int, SessionPointer> sessions_;
   std::size_t uncollected_ = 0;       // of sessions_
   std::deque<SessionPointer> fresh_;  // over; perhaps collected meanwhile, but for the first

@@ -21,8 +21,8 @@ namespace cluster = launch::cluster;
 namespace fs = std::filesystem;
 
 constexpr std::int64_t processes_max = 10'000;
-constexpr std::array<std::string_view, 6> known_keys{"name",      "program", "arguments",
-                                                     "processes", "timeout", "start-timeout"};
+constexpr std::array<std::string_view, 8> known_keys{"pool",      "host",      "name",    "program",
+                                                     "arguments", "processes", "timeout", "start-timeout"};
 
 /// One [[server]] of a file.
 class EntryReader {
@@ -32,6 +32,8 @@ class EntryReader {
   ServerEntry read() {
     for (const cluster::Entry& each : section_.entries) read_key(each);
     if (entry_.program.empty()) refuse(section_.at, "it has no program: add program = \"PATH\"");
+    if (entry_.pool.empty() && !entry_.host.empty())
+      refuse(section_.at, "its host is of no pool: add pool = \"NAME\", or leave host out");
     if (entry_.name.empty()) entry_.name = fs::path(entry_.program).filename();
     return std::move(entry_);
   }
@@ -44,6 +46,10 @@ class EntryReader {
       entry_.program = text(key);
       if (entry_.program.find('/') != std::string::npos)  // others are looked for in PATH
         entry_.program = (fs::absolute(file_).parent_path() / entry_.program).lexically_normal();
+    } else if (key.key == "pool") {
+      entry_.pool = text(key);
+    } else if (key.key == "host") {
+      entry_.host = text(key);
     } else if (key.key == "arguments") {
       const auto* const words = std::get_if<cluster::Value::Texts>(&key.value.content);
       if (words == nullptr) refuse_value(key, "use a list of texts: [\"a\", \"b\"]");

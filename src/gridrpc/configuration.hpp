@@ -15,6 +15,8 @@ struct ServerEntry {
   std::string name;
   std::string program;  ///< A path, or a name that is looked for in PATH.
   std::vector<std::string> arguments{};
+  std::string pool{};                                 ///< On whose hosts it runs; empty: here.
+  std::string host{};                                 ///< On one of them; empty: on each in turn.
   unsigned processes = 0;                             ///< Of a function handle, at once.
   std::optional<std::chrono::nanoseconds> timeout{};  ///< Of a call.
   std::chrono::nanoseconds start_timeout = std::chrono::seconds(30);

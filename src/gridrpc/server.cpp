@@ -43,21 +43,23 @@ CallFailure& call_failure() {
   return failure;
 }
 
-/// Takes standard input for the channel, and leaves /dev/null there, so that no function reads from it. Where it is a
-/// pipe, standard output is taken as well: what functions print goes to standard error.
+/// Takes standard input for the channel, and leaves /dev/null there, so that no function reads from it. Standard output
+/// is the same socket, or another pipe, and taken as well: what functions print goes to standard error.
 std::unique_ptr<Channel> take_standard_input() {
   struct stat about {};
   if (::fstat(STDIN_FILENO, &about) != 0 || (!S_ISSOCK(about.st_mode) && !S_ISFIFO(about.st_mode))) return nullptr;
   const auto take = [](int number, int replacement) {
     os::UniqueFd taken(::fcntl(number, F_DUPFD_CLOEXEC, 3));
     if (!taken || ::dup2(replacement, number) < 0) os::refuse_descriptor("a connection");
+    ::fcntl(taken.get(), F_SETFL, ::fcntl(taken.get(), F_GETFL) & ~O_NONBLOCK);  // who has made it may have set that
     return taken;
   };
   const os::UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!nothing) os::refuse_descriptor("a connection");
   os::UniqueFd reader = take(STDIN_FILENO, nothing.get());
+  os::UniqueFd writer = take(STDOUT_FILENO, STDERR_FILENO);
   if (S_ISSOCK(about.st_mode)) return std::make_unique<Channel>(std::move(reader));
-  return std::make_unique<Channel>(std::move(reader), take(STDOUT_FILENO, STDERR_FILENO));
+  return std::make_unique<Channel>(std::move(reader), std::move(writer));
 }
 
 class Server {

@@ -35,10 +35,12 @@ struct SpawnSettings {
   posix_spawn_file_actions_t actions{};
   posix_spawnattr_t attributes{};
 
-  /// `input` becomes standard input. A process group of its own; signals as if no program had changed them.
-  explicit SpawnSettings(int input) {
+  /// `streams` becomes standard input and output. A process group of its own; signals as if no program had changed
+  /// them.
+  explicit SpawnSettings(int streams) {
     ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, streams, STDIN_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, streams, STDOUT_FILENO);
     ::posix_spawnattr_init(&attributes);
     ::posix_spawnattr_setpgroup(&attributes, 0);
     sigset_t none;
@@ -80,8 +82,13 @@ bool ends_within(pid_t process, std::chrono::milliseconds patience) {
 
 }  // namespace
 
-ServerProcess::ServerProcess(const ServerEntry& entry) : entry_(entry) {
-  start();
+std::string subject_of(const ServerEntry& entry) {
+  const std::string pool = entry.pool.empty() ? "" : fmt::format(" in pool {}", entry.pool);
+  return fmt::format("server {} ({}{})", entry.name, entry.program, pool);
+}
+
+ServerProcess::ServerProcess(const ServerEntry& entry, unsigned number) : entry_(entry) {
+  start(number);
   try {
     greet();
   } catch (const ChannelTimedOut&) {
@@ -105,27 +112,34 @@ ServerProcess::ServerProcess(const ServerEntry& entry) : entry_(entry) {
 
 ServerProcess::~ServerProcess() { static_cast<void>(end(broken_ ? std::chrono::milliseconds{} : patience_at_end)); }
 
-std::string ServerProcess::subject() const { return fmt::format("server {} ({})", entry_.name, entry_.program); }
+std::string ServerProcess::subject() const { return subject_of(entry_); }
 
-void ServerProcess::start() {
+void ServerProcess::start(unsigned number) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     throw Failure(GRPC_OTHER_ERROR_CODE,
                   fmt::format("{}: no connection can be made: {}", subject(), std::strerror(errno)));
   os::UniqueFd own(ends[0]);
   const os::UniqueFd theirs(ends[1]);
-  std::vector<char*> words{const_cast<char*>(entry_.program.c_str())};
-  for (const std::string& each : entry_.arguments) words.push_back(const_cast<char*>(each.c_str()));
+  std::vector<std::string> command{entry_.program};
+  if (!entry_.pool.empty()) {
+    const std::string place = entry_.host.empty() ? entry_.pool : entry_.pool + ":" + entry_.host;
+    command = {"apctl", "exec", "--number", fmt::format("{}", number), place, entry_.program};
+  }
+  command.insert(command.end(), entry_.arguments.begin(), entry_.arguments.end());
+  std::vector<char*> words;
+  for (std::string& each : command) words.push_back(each.data());
   words.push_back(nullptr);
   const SpawnSettings settings(theirs.get());
-  const int error =
-      ::posix_spawnp(&process_, entry_.program.c_str(), &settings.actions, &settings.attributes, words.data(), environ);
+  const int error = ::posix_spawnp(&process_, words[0], &settings.actions, &settings.attributes, words.data(), environ);
   if (error != 0) {
     process_ = -1;
     const bool scarce = error == EAGAIN || error == ENOMEM || error == EMFILE;
     throw Failure(scarce ? GRPC_OTHER_ERROR_CODE : GRPC_SERVER_NOT_FOUND,
                   fmt::format("{}: it cannot be started: {}: {}", subject(), std::strerror(error),
-                              scarce ? "see ulimit -u, or lower processes" : "check the program's path"));
+                              scarce                ? "see ulimit -u, or lower processes"
+                              : entry_.pool.empty() ? "check the program's path"
+                                                    : "apctl must be in PATH"));
   }
   channel_ = std::make_unique<Channel>(std::move(own));
 }

@@ -30,6 +30,9 @@ class Failure : public Error {
   int code_;
 };
 
+/// "server NAME (PROGRAM)", for messages.
+[[nodiscard]] std::string subject_of(const ServerEntry& entry);
+
 /// The process ended before it had all arguments: the function has not begun.
 class NotBegun : public ChannelClosed {
  public:
@@ -39,9 +42,9 @@ class NotBegun : public ChannelClosed {
 /// One thread at a time, but for kill().
 class ServerProcess {
  public:
-  /// Starts one, and waits for its greeting. Throws Failure: GRPC_SERVER_NOT_FOUND, GRPC_RPC_REFUSED,
-  /// GRPC_COMMUNICATION_FAILED, GRPC_OTHER_ERROR_CODE.
-  explicit ServerProcess(const ServerEntry& entry);
+  /// Starts one, and waits for its greeting. `number`: in a pool, on which of its hosts, in turn. Throws Failure:
+  /// GRPC_SERVER_NOT_FOUND, GRPC_RPC_REFUSED, GRPC_COMMUNICATION_FAILED, GRPC_OTHER_ERROR_CODE.
+  ServerProcess(const ServerEntry& entry, unsigned number);
   /// Ends it: it may take a second to end by itself.
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
@@ -60,12 +63,11 @@ class ServerProcess {
   [[nodiscard]] bool is_broken() const noexcept { return broken_; }
 
  private:
-  void start();
+  void start(unsigned number);
   void greet();
   void exchange(const Function& function, std::uint32_t number, std::span<void* const> addresses);
   /// Ends it, and says how it ended: "it was killed by signal 9 (Killed)".
   std::string end(std::chrono::milliseconds patience);
-  /// "NAME (PROGRAM)"
   [[nodiscard]] std::string subject() const;
 
   const ServerEntry entry_;

@@ -24,6 +24,7 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/text.hpp"
+#include "launch/ctl/exec_verb.hpp"
 #include "launch/ctl/file_verbs.hpp"
 #include "launch/ctl/pool_verbs.hpp"
 #include "launch/ctl/registry.hpp"
@@ -121,8 +122,8 @@ int execute_net(char** words) {
   throw Error(Errc::failed, fmt::format("{} cannot be executed: {}", aprun, std::strerror(errno)));
 }
 
-constexpr std::array<std::string_view, 13> commands{"list", "status", "tasks", "load", "stop", "web", "net",
-                                                    "up",   "down",   "hosts", "put",  "get",  "sync"};
+constexpr std::array<std::string_view, 14> commands{"list", "status", "tasks", "load", "stop", "web",  "net",
+                                                    "up",   "down",   "hosts", "put",  "get",  "sync", "exec"};
 
 std::string unknown_command(std::string_view word) {
   const auto meant = text::nearest(word, commands);
@@ -136,6 +137,7 @@ struct PoolWords {
   bool json = false;
   bool speed = false;
   Words files{};
+  unsigned number = 0;
 };
 
 /// `words` and `action` outlive the parsing.
@@ -161,6 +163,17 @@ void add_pool_commands(CLI::App& app, PoolWords& words, std::function<int(const 
   });
 }
 
+void add_exec_command(CLI::App& app, PoolWords& words, std::function<int(const std::string&)>& action) {
+  CLI::App* command = app.add_subcommand(
+      "exec", "Runs a program on a host of a pool, with these standard streams: apctl exec POOL[:HOST] PROGRAM ...");
+  command->prefix_command();
+  command->add_option("--number", words.number, "Without a host: which one, in turn; default: the first, 0.");
+  command->callback([&words, &action, command] {
+    words.files = command->remaining();
+    action = [&words](const std::string&) { return exec_in_pool(words.files, words.number); };
+  });
+}
+
 void add_file_commands(CLI::App& app, PoolWords& words, std::function<int(const std::string&)>& action) {
   const auto add = [&](const char* name, const char* help, std::function<int(Words)> what) {
     CLI::App* command = app.add_subcommand(name, help);
@@ -174,6 +187,7 @@ void add_file_commands(CLI::App& app, PoolWords& words, std::function<int(const 
       [](Words files) { return put_files(std::move(files), files::Existing::replace); });
   add("get", "Files from the hosts of a pool: apctl get POOL[:HOST]:PATTERN... FOLDER",
       [](Words files) { return get_files(std::move(files)); });
+  add_exec_command(app, words, action);
 }
 
 /// `options` and `action` outlive the parsing.
