@@ -15,9 +15,11 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "aplib/error.hpp"
 #include "comm/connect/acceptor.hpp"
+#include "comm/connect/caller.hpp"
 #include "comm/connect/relay_call.hpp"
 #include "relay/pumps.hpp"
 
@@ -33,6 +35,8 @@ using comm::connect::Socket;
 constexpr std::chrono::seconds alone_max{120};
 /// For the way to another relay.
 constexpr std::chrono::seconds dial_patience{10};
+/// For a look whether another relay can be reached, with its greeting: as long as processes look for each other.
+constexpr std::chrono::milliseconds reach_patience{2500};
 /// Of one job. One more drops the oldest.
 constexpr std::size_t alone_ends_max = 65536;
 constexpr std::size_t greeted_max = 1024;
@@ -62,6 +66,14 @@ struct Relay::Impl : std::enable_shared_from_this<Relay::Impl> {
     std::function<void(const std::string&)> failed;
   };
 
+  /// A look for another relay.
+  struct Reach {
+    std::string machine;
+    std::function<void(const std::string&)> told;
+    std::vector<std::unique_ptr<comm::connect::Caller>> callers{};
+    std::size_t open = 0;  // Calls that may still get there.
+  };
+
   explicit Impl(boost::asio::io_context& its_io)
       : io(its_io), pumps([this](std::uint64_t pair) {
           boost::asio::post(io, [weak = weak_from_this(), pair] {
@@ -75,11 +87,14 @@ struct Relay::Impl : std::enable_shared_from_this<Relay::Impl> {
   void watch(const PairName& name, const std::shared_ptr<Alone>& end);
   void join(const PairName& name, Alone& first, Alone& second);
   void give_up(const PairName& name, const std::shared_ptr<Alone>& end, const std::string& why);
+  void settle(std::uint64_t reach, const std::string& place);
 
   boost::asio::io_context& io;
   std::map<std::string, comm::JobKey, std::less<>> jobs;
   std::map<PairName, std::shared_ptr<Alone>> alone;
   std::map<PairName, Dial> dials;
+  std::map<std::uint64_t, Reach> reaches;
+  std::uint64_t next_reach = 1;
   std::map<std::uint64_t, PairName> pairs;
   std::uint64_t next_pair = 1;
   Counts counted;
@@ -166,11 +181,22 @@ void Relay::Impl::join(const PairName& name, Alone& first, Alone& second) {
   ++counted.joined;
 }
 
+/// `place` was reached, or "": one more was not.
+void Relay::Impl::settle(std::uint64_t number, const std::string& place) {
+  const auto reach = reaches.find(number);
+  if (reach == reaches.end() || (place.empty() && --reach->second.open != 0)) return;
+  const auto node = std::make_shared<Reach>(std::move(reach->second));
+  reaches.erase(reach);
+  boost::asio::post(io, [node] { node->callers.clear(); });  // one of them calls just now
+  node->told(place);
+}
+
 Relay::Relay(boost::asio::io_context& io) : impl_(std::make_shared<Impl>(io)) { impl_->begin(); }
 
 Relay::~Relay() {
   impl_->acceptor->close();
   impl_->dials.clear();
+  impl_->reaches.clear();
   for (const auto& [name, end] : std::exchange(impl_->alone, {})) {
     end->limit.cancel();
     error_code ignored;
@@ -185,6 +211,7 @@ void Relay::add_job(const std::string& machine, const comm::JobKey& key) { impl_
 void Relay::remove_job(const std::string& machine) {
   impl_->jobs.erase(machine);
   std::erase_if(impl_->dials, [&](const auto& each) { return each.first.machine == machine; });
+  std::erase_if(impl_->reaches, [&](const auto& each) { return each.second.machine == machine; });
   std::erase_if(impl_->alone, [&](const auto& each) {
     if (each.first.machine != machine) return false;
     each.second->limit.cancel();
@@ -222,6 +249,40 @@ void Relay::dial(const std::string& place, const PairName& name, std::function<v
                                                                                             .patience = dial_patience},
                                                          std::move(events));
   impl->dials[name] = {std::move(call), std::move(failed)};
+}
+
+void Relay::reach(const std::vector<std::string>& places, const std::string& machine,
+                  std::function<void(const std::string& place)> told) {
+  using comm::connect::Caller;
+  const auto job = impl_->jobs.find(machine);
+  if (job == impl_->jobs.end() || places.empty()) return told("");
+  Impl* const impl = impl_.get();
+  const std::uint64_t number = impl->next_reach++;
+  Impl::Reach& reach = impl->reaches[number];
+  reach.machine = machine;
+  reach.told = std::move(told);
+  for (const std::string& place : places) {
+    Caller::Events events;
+    events.introduce = [machine](Socket&) {  // itself as its peer: only to see whether there is a way
+      return std::optional(
+          Introduction{.secure = comm::Secure::auth, .purpose = comm::Purpose::relay, .machine = machine});
+    };
+    events.greeted = [impl, number, place](Socket, const Greeting&) { impl->settle(number, place); };
+    events.judge = [](std::size_t, const Caller::Failure&) { return Caller::Verdict{{}, true}; };
+    events.failed = [impl, number](bool, std::span<const std::string>) { impl->settle(number, ""); };
+    reach.callers.push_back(std::make_unique<Caller>(
+        impl->io,
+        Caller::Settings{.places = {comm::connect::relay_place(place).value_or(Caller::Place{})},
+                         .key = job->second,
+                         .patience = reach_patience,
+                         .attempt_max = reach_patience},
+        std::move(events)));
+    ++reach.open;
+    boost::asio::post(impl->io, [weak = impl_->weak_from_this(), number, caller = reach.callers.back().get()] {
+      const auto self = weak.lock();
+      if (self && self->reaches.contains(number)) caller->begin();
+    });
+  }
 }
 
 Counts Relay::counts() const {

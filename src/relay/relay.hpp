@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/os/descriptor.hpp"
 #include "comm/job_key.hpp"
@@ -55,6 +56,11 @@ class Relay {
   /// Calls another relay at `place` as the end of `name.self`: behind that is `name.peer`, for whose end the connection
   /// stands here. `failed` is called if that comes to nothing before the two ends are joined.
   void dial(const std::string& place, const PairName& name, std::function<void(const std::string& why)> failed);
+
+  /// Finds out at which of these places another relay answers that knows the job; calls all at once. `told` gets the
+  /// first that did, or "". Not called when the job is removed before.
+  void reach(const std::vector<std::string>& places, const std::string& machine,
+             std::function<void(const std::string& place)> told);
 
   [[nodiscard]] Counts counts() const;
   /// For each pair that is joined or waits.

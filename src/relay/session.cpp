@@ -35,6 +35,7 @@ struct Session::Impl : std::enable_shared_from_this<Session::Impl> {
   void listen();
   void take(const std::string& line);
   void dial(std::istringstream& words);
+  void reach(std::istringstream& words);
   void tell_counts();
   void say(const std::string& line);
   void write();
@@ -82,6 +83,8 @@ void Session::Impl::take(const std::string& text) {
     jobs.push_back(machine);
   } else if (verb == "dial") {
     dial(words);
+  } else if (verb == "reach") {
+    reach(words);
   } else if (verb == "status") {
     tell_counts();
   } else {
@@ -97,6 +100,21 @@ void Session::Impl::dial(std::istringstream& words) {
   relay.dial(place, name, [weak = weak_from_this(), name](const std::string& why) {
     if (const auto self = weak.lock(); self && !self->over)
       self->say(fmt::format("failed {} {} {} {}", name.machine, name.self, name.peer, why));
+  });
+}
+
+void Session::Impl::reach(std::istringstream& words) {
+  std::string list;
+  std::string machine;
+  std::uint32_t tag = 0;
+  words >> list >> machine >> tag;
+  if (!words || std::ranges::find(jobs, machine) == jobs.end()) return say("wrong reach");
+  std::vector<std::string> places;
+  std::istringstream each(list);
+  for (std::string place; std::getline(each, place, ',');) places.push_back(place);
+  relay.reach(places, machine, [weak = weak_from_this(), machine, tag](const std::string& place) {
+    if (const auto self = weak.lock(); self && !self->over)
+      self->say(fmt::format("reached {} {}{}{}", machine, tag, place.empty() ? "" : " ", place));
   });
 }
 

@@ -264,6 +264,30 @@ TEST_F(RelayTest, SaysWhyAnotherRelayCannotBeCalled) {
   EXPECT_EQ(why.get_future().get(), "cannot be reached at /nowhere/at/all: No such file or directory");
 }
 
+TEST_F(RelayTest, FindsOutWhereAnotherRelayIsReached) {
+  RunningRelay other;
+  other.with([this](Relay& relay) { relay.add_job("machine", key_); });
+  const auto look = [this](const std::vector<std::string>& places) {
+    std::promise<std::string> told;
+    relay_.with([&](Relay& relay) {
+      relay.reach(places, "machine", [&](const std::string& place) { told.set_value(place); });
+    });
+    return told.get_future().get();
+  };
+  RunningRelay stranger;  // it does not know the job
+  EXPECT_EQ(look({"127.0.0.1:1", stranger.endpoint(), other.endpoint(), "nowhere"}), other.endpoint());
+  EXPECT_EQ(look({"127.0.0.1:1", stranger.endpoint()}), "");
+  EXPECT_EQ(look({}), "");
+  // Gateway to gateway: one call, as the end of the process here.
+  End a(relay_);
+  End b(other);
+  ASSERT_TRUE(a.greet(key_, 1, 2) && b.greet(key_, 2, 1));
+  relay_.with([&](Relay& relay) { relay.dial(other.endpoint(), {"machine", 1, 2}, [](const std::string&) {}); });
+  ASSERT_TRUE(a.is_joined() && b.is_joined());
+  a.send(random_bytes(1000));
+  EXPECT_EQ(b.receive(1000), random_bytes(1000));
+}
+
 // Any bytes in place of a greeting: no answer, and the relay goes on.
 TEST_F(RelayTest, AnyBytesMakeAStranger) {
   std::mt19937_64 random(16);

@@ -39,7 +39,7 @@ table inet site {{
   chain forward {{
     type filter hook forward priority filter; policy drop
     ct state established,related accept
-    iifname != "{device}" accept
+    {outward}
     counter name "refused" drop
   }}
 }}
@@ -51,12 +51,14 @@ class Site:
     """A host with more than its name. `behind`: names of hosts in a private subnet, of which it is the gateway: with
     its address they reach what it reaches, and nobody reaches them. `ports`: where others reach itself by TCP; None:
     wherever it listens. `subnet`: the first three numbers of the private addresses, which two sites may share; without
-    it, a site has its own. `ports` and `behind` need nft (hindrance())."""
+    it, a site has its own. `is_closed`: those behind reach nobody outside, either. `ports` and `behind` need nft
+    (hindrance())."""
 
     name: str
     behind: tuple = ()
     ports: tuple = None
     subnet: str = None
+    is_closed: bool = False
 
     @property
     def is_guarded(self):
@@ -65,7 +67,8 @@ class Site:
     def rules(self, device):
         """What nft is told. `device`: its link to the others."""
         opened = "accept" if self.ports is None else "\n    ".join(f"tcp dport {port} accept" for port in self.ports)
-        return TABLE.format(device=device, opened=opened)
+        outward = f'iifname != "{device}"' + (f' oifname != "{device}"' if self.is_closed else "") + " accept"
+        return TABLE.format(device=device, opened=opened, outward=outward)
 
     @staticmethod
     def hindrance():

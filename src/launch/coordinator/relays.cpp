@@ -2,6 +2,7 @@
 #include "launch/coordinator/relays.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -83,7 +85,9 @@ void Relays::start(std::size_t relay, const std::vector<std::string>& command) {
   start::RelayProcess::Events events;
   events.ready = [this, relay](std::vector<std::string> endpoints) {
     relays_[relay].endpoints = std::move(endpoints);
-    if (ready()) events_.ready();
+    if (!ready()) return;
+    look_around();
+    events_.ready();
   };
   events.said = [this, relay](const std::string& line) { said(relay, line); };
   events.ended = [this, relay](const std::string& why) {
@@ -100,15 +104,53 @@ void Relays::start(std::size_t relay, const std::vector<std::string>& command) {
 void Relays::said(std::size_t relay, const std::string& line) {
   std::istringstream words(line);
   std::string verb;
-  words >> verb;
-  if (verb != "failed") return;
   std::string machine;
+  words >> verb >> machine;
+  if (verb == "reached") return take_look(relay, words);
+  if (verb == "failed") take_failure(relay, words);
+}
+
+/// Each gateway's relay looks for all others.
+void Relays::look_around() {
+  const std::vector<wire::ProbedRelay> all = places();
+  for (std::size_t from = 1; from < relays_.size(); ++from) {
+    for (std::size_t to = 1; to < relays_.size(); ++to) {
+      if (from == to) continue;
+      Look& look = relays_[from].looks[to];
+      look.over = all[to].places.empty();
+      if (look.over) continue;
+      relays_[from].process->tell(fmt::format("reach {} {} {}", fmt::join(all[to].places, ","), machine_, to));
+    }
+  }
+}
+
+void Relays::take_look(std::size_t relay, std::istringstream& words) {
+  std::size_t other = 0;
+  std::string place;
+  words >> other;
+  const auto look = relays_[relay].looks.find(other);
+  if (!words || look == relays_[relay].looks.end()) return;
+  words >> place;  // there may be none
+  look->second = {true, place};
+  std::erase_if(waiting_, [this](const Chain& chain) { return connect(chain); });
+}
+
+/// The call from one gateway to the other came to nothing, or one of the launcher's relay.
+void Relays::take_failure(std::size_t relay, std::istringstream& words) {
   std::uint32_t self = 0;
   std::uint32_t peer = 0;
   std::string why;
-  words >> machine >> self >> peer;
+  words >> self >> peer;
   std::getline(words >> std::ws, why);
-  events_.lost(fmt::format("relay {} does not join processes {} and {}: {}", names_[relay], self, peer, why));
+  const auto chain = std::ranges::find_if(direct_, [&](const Chain& each) {
+    return relay != 0 && std::minmax(each.first, each.second) == std::minmax(self, peer);
+  });
+  if (chain == direct_.end()) {
+    return events_.lost(fmt::format("relay {} does not join processes {} and {}: {}", names_[relay], self, peer, why));
+  }
+  const Chain again = *chain;
+  direct_.erase(chain);
+  connect_here(again);
 }
 
 bool Relays::ready() const {
@@ -116,13 +158,46 @@ bool Relays::ready() const {
 }
 
 std::vector<wire::ProbedRelay> Relays::places() const {
+  std::map<std::string, std::size_t> count;
+  for (const One& one : relays_)
+    for (const std::string& endpoint : one.endpoints) ++count[endpoint];
   std::vector<wire::ProbedRelay> places;
-  for (const One& one : relays_) places.push_back({one.endpoints});
+  for (const One& one : relays_) {
+    std::vector<std::string> own;
+    std::ranges::copy_if(one.endpoints, std::back_inserter(own), [&](const auto& each) { return count[each] == 1; });
+    places.push_back({own});
+  }
   return places;
 }
 
-/// The launcher's relay calls each of the two as the end of the other process.
 void Relays::join(const Chain& chain) {
+  if (!connect(chain)) waiting_.push_back(chain);
+}
+
+bool Relays::connect(const Chain& chain) {
+  const auto [one, other] = std::pair(chain.first_relay, chain.second_relay);
+  if (one != 0 && other != 0) {
+    if (!relays_[one].looks[other].over || !relays_[other].looks[one].over) return false;
+    if (connect_directly(one, other, chain.first, chain.second) ||
+        connect_directly(other, one, chain.second, chain.first)) {
+      direct_.push_back(chain);
+      return true;
+    }
+  }
+  connect_here(chain);
+  return true;
+}
+
+/// A gateway's relay calls the other one as the end of the process that it serves itself.
+bool Relays::connect_directly(std::size_t from, std::size_t to, std::uint32_t self, std::uint32_t peer) {
+  const std::string& place = relays_[from].looks[to].place;
+  if (place.empty()) return false;
+  relays_[from].process->tell(fmt::format("dial {} {} {} {}", place, machine_, self, peer));
+  return true;
+}
+
+/// The launcher's relay calls each of the two as the end of the other process.
+void Relays::connect_here(const Chain& chain) {
   const auto dial = [this](std::size_t relay, std::uint32_t as, std::uint32_t whom) {
     if (relay == 0) return;  // the process itself comes
     relays_[0].process->tell(fmt::format("dial {} {} {} {}", relays_[relay].forwarded, machine_, as, whom));

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Relays: the relays of a job. One is on the gateway of each site, started by ssh. One is the launcher's own, a child:
-// it joins the relays of two gateways, of which each knows only the launcher, by ssh's own forwarding of a local
-// socket, and serves processes on this computer. So the launcher listens on loopback alone.
+// it joins the relays of two gateways that do not reach each other, by ssh's own forwarding of a local socket, and
+// serves processes on this computer. So the launcher listens on loopback alone.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <iosfwd>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,20 +40,35 @@ class Relays {
   [[nodiscard]] bool ready() const;
   /// [0] is the launcher's.
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
+  /// Where each is called. What two relays have (private addresses of sites may be the same) is neither's.
   [[nodiscard]] std::vector<wire::ProbedRelay> places() const;
+  /// By one call from gateway to gateway, if one reaches the other; else by the launcher's relay.
   void join(const Chain& chain);
 
  private:
+  /// Whether one gateway's relay reaches another's.
+  struct Look {
+    bool over = false;
+    std::string place{};  ///< Where; empty: nowhere.
+  };
   struct One {
     std::unique_ptr<start::RelayProcess> process{};
     std::vector<std::string> endpoints{};
     std::string forwarded{};  ///< The local socket that leads to it.
+    std::map<std::size_t, Look> looks{};
   };
 
   void start(std::size_t relay, const std::vector<std::string>& command);
   [[nodiscard]] std::vector<std::string> by_ssh(const cluster::Cluster& cluster, const cluster::ClusterSite& site,
                                                 const std::string& aprun, const std::string& local) const;
   void said(std::size_t relay, const std::string& line);
+  void look_around();
+  void take_look(std::size_t relay, std::istringstream& words);
+  void take_failure(std::size_t relay, std::istringstream& words);
+  /// False: it is not known yet whether the gateways reach each other.
+  bool connect(const Chain& chain);
+  bool connect_directly(std::size_t from, std::size_t to, std::uint32_t self, std::uint32_t peer);
+  void connect_here(const Chain& chain);
 
   wire::EventLoop& loop_;
   const std::string machine_;
@@ -60,6 +77,8 @@ class Relays {
   std::string folder_;  // Of local sockets.
   std::vector<std::string> names_;
   std::vector<One> relays_;
+  std::vector<Chain> waiting_;  // For a look.
+  std::vector<Chain> direct_;   // From gateway to gateway.
 };
 
 }  // namespace aplib::launch::coordinator

@@ -25,6 +25,7 @@ CHAOS = Path(__file__).resolve().parents[2] / "system" / "chaos"
 PROGRAMS = Path("/run/aplib-reach-programs")
 RING = PROGRAMS / "ring"
 SSH = 2222
+RELAY = 7000
 LOST = 72  # docs/exit-status.md
 PATIENCE = 120
 
@@ -33,9 +34,9 @@ class Sites:
     """desk behind a NAT; n1, n2 behind login1, and m1 behind login2, of which only ssh is open; open, with an address
     that everybody reaches."""
 
-    def __init__(self, delay="1ms"):
-        self.wan = sites.Wan(driver.BIN / "wan", delay=delay)
-        private = {"ports": (SSH,), "subnet": "192.168.7"}
+    def __init__(self, open_ports=(SSH,), is_closed=False):
+        self.wan = sites.Wan(driver.BIN / "wan", delay="1ms")
+        private = {"ports": open_ports, "subnet": "192.168.7", "is_closed": is_closed}
         self.network = namespaces.Network(
             [
                 sites.Site("home", behind=("desk",)),
@@ -188,6 +189,20 @@ class Reach(unittest.TestCase):
         for _ in range(2):
             status, output, errors = self.finish(self.launch(["--in", "far"], 300))
             self.assertEqual((status, output, errors), (0, ["all run", "all done"], []))
+
+    def test_gateways_that_reach_each_other(self):
+        s = Sites(open_ports=(SSH, RELAY), is_closed=True)
+        self.addCleanup(s.close)
+        self.sites = s
+        hosts = [*(s.by_ssh(host) for host in (s.n1, s.n2, s.m1)), s.behind(s.login1), s.behind(s.login2)]
+        process = self.start(hosts, 1500, more=f'[comm]\nports = "{RELAY}-{RELAY}"')
+        line = process.stdout.readline()
+        self.assertEqual(line, "all run\n", process.stderr.read() if not line else "")
+        own, = (pid for pid, line in namespaces.processes().items() if line.endswith("--session --loopback"))
+        os.kill(own, signal.SIGSTOP)  # nothing goes by it
+        self.assertEqual(process.stdout.readline(), "all done\n")
+        os.kill(own, signal.SIGCONT)
+        self.assertEqual(self.finish(process)[0], 0)
 
     def test_reverse(self):
         s = self.sites
