@@ -43,6 +43,11 @@ CallFailure& call_failure() {
   return failure;
 }
 
+std::string take_failure() {
+  const std::lock_guard lock(call_failure().mutex);
+  return std::exchange(call_failure().text, {});
+}
+
 /// Takes standard input for the channel, and leaves /dev/null there, so that no function reads from it. Standard output
 /// is the same socket, or another pipe, and taken as well: what functions print goes to standard error.
 std::unique_ptr<Channel> take_standard_input() {
@@ -83,12 +88,9 @@ class Server {
       for (;;) {
         CallHead head;
         channel_.receive(head);
-        *busy_ = true;
         carry_out(head);
-        *busy_ = false;
       }
     } catch (const ChannelClosed&) {
-      *busy_ = false;
     }
   }
 
@@ -109,9 +111,9 @@ class Server {
 
   void carry_out(const CallHead& head) {
     if (head.type != CallHead::type_of_calls) throw Error(Errc::failed, "what came is no call");
-    if (os::UniqueFd came = channel_.take_descriptor()) arena_ = Arena::map(came);
     Body body(channel_, head.bytes);
     try {
+      if (os::UniqueFd came = channel_.take_descriptor()) arena_ = Arena::map(came);
       run(body, head);
     } catch (const ChannelClosed&) {
       throw;
@@ -125,12 +127,9 @@ class Server {
   void run(Body& body, const CallHead& head) {
     if (head.function >= signatures_.size()) throw Error(Errc::failed, "there is no such function");
     call_.read(body, *signatures_[head.function], head.arena_bytes, arena_);
-    functions_[head.function](call_.addresses());
-    CallFailure& failure = call_failure();
-    {
-      const std::lock_guard lock(failure.mutex);
-      if (!failure.text.empty()) throw Error(Errc::failed, std::exchange(failure.text, {}));
-    }
+    static_cast<void>(take_failure());  // of an earlier call that has thrown as well, or of a thread that was late
+    call_function(head.function);
+    if (const std::string failure = take_failure(); !failure.empty()) throw Error(Errc::failed, failure);
     call_.write_results(parcel_, arena_);
     const ReplyHead reply{.status = ReplyStatus::done, .bytes = parcel_.bytes()};
     try {
@@ -138,6 +137,16 @@ class Server {
     } catch (const Error& error) {  // half of it has left
       throw ChannelClosed(error.what());
     }
+  }
+
+  void call_function(std::uint32_t number) {
+    struct Busy {
+      explicit Busy(std::atomic<bool>& flag) : flag_(flag) { flag_ = true; }
+      ~Busy() { flag_ = false; }
+      std::atomic<bool>& flag_;
+    };
+    const Busy busy(*busy_);
+    functions_[number](call_.addresses());
   }
 
   void fail(std::string_view text) {
@@ -151,7 +160,7 @@ class Server {
   Channel& channel_;
   const grpc_server_function_np* functions_;
   std::vector<const Function*> signatures_;
-  const std::shared_ptr<std::atomic<bool>> busy_ = std::make_shared<std::atomic<bool>>(false);  // a call runs
+  const std::shared_ptr<std::atomic<bool>> busy_ = std::make_shared<std::atomic<bool>>(false);  // a function runs
   Arena arena_;
   ServedCall call_;
   Parcel parcel_;
