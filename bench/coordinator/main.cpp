@@ -20,12 +20,12 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -34,6 +34,7 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/local_socket.hpp"
 #include "comm/greeting.hpp"
 #include "comm/job_key.hpp"
 #include "launch/coordinator/coordinator.hpp"
@@ -167,37 +168,17 @@ class Nodes {
 
 /// Gives two descriptors to the process at the other end of a socket.
 void give(int socket, int first, int second) {
-  char byte = 0;
-  iovec part{&byte, 1};
+  const std::byte byte{};
   const std::array<int, 2> both{first, second};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof both)> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof both);
-  std::memcpy(CMSG_DATA(head), both.data(), sizeof both);
-  if (::sendmsg(socket, &message, 0) != 1) std::_Exit(1);
+  if (!os::send_message(socket, std::span(&byte, 1), both)) std::_Exit(1);
 }
 
 os::Ends taken(int socket) {
-  char byte = 0;
-  iovec part{&byte, 1};
-  std::array<int, 2> both{};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof both)> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  if (::recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1 || CMSG_FIRSTHDR(&message) == nullptr)
+  std::byte byte{};
+  os::ReceivedMessage received = os::receive_message(socket, std::span(&byte, 1));
+  if (received.bytes != 1 || received.passed != 2)
     throw Error(Errc::exhausted, "no further descriptor: raise ulimit -n");
-  std::memcpy(both.data(), CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof both);
-  return {os::UniqueFd(both[0]), os::UniqueFd(both[1])};
+  return {std::move(received.descriptors[0]), std::move(received.descriptors[1])};
 }
 
 /// The nodes' ends of their pipes. The launcher gets the others.

@@ -13,9 +13,11 @@
 #include <cstdio>
 #include <cstring>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/local_socket.hpp"
 
 namespace aplib::farm {
 namespace {
@@ -27,45 +29,15 @@ struct Word {
 };
 
 bool receive(int socket, Word& word, os::UniqueFd* descriptor = nullptr) {
-  iovec part{.iov_base = &word, .iov_len = sizeof word};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  ssize_t count = 0;
-  do count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  while (count < 0 && errno == EINTR);
-  if (count != sizeof word) return false;
-  const cmsghdr* head = CMSG_FIRSTHDR(&message);
-  if (head != nullptr && head->cmsg_type == SCM_RIGHTS && descriptor != nullptr) {
-    int number = -1;
-    std::memcpy(&number, CMSG_DATA(head), sizeof number);
-    descriptor->reset(number);
-  }
+  os::ReceivedMessage received = os::receive_message(socket, std::as_writable_bytes(std::span(&word, 1)));
+  if (received.bytes != sizeof word) return false;
+  if (received.passed != 0 && descriptor != nullptr) *descriptor = std::move(received.descriptors[0]);
   return true;
 }
 
 bool send(int socket, Word word, int descriptor = -1) {
-  iovec part{.iov_base = &word, .iov_len = sizeof word};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (descriptor >= 0) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof descriptor);
-    std::memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
-  }
-  ssize_t count = 0;
-  do count = ::sendmsg(socket, &message, MSG_NOSIGNAL);
-  while (count < 0 && errno == EINTR);
-  return count == sizeof word;
+  return os::send_message(socket, std::as_bytes(std::span(&word, 1)),
+                          std::span(&descriptor, descriptor >= 0 ? std::size_t{1} : 0));
 }
 
 [[noreturn]] void become_worker(pid_t nursery, int channel, void (*serve)(int)) {

@@ -26,6 +26,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/local_socket.hpp"
 #include "base/os/time.hpp"
 #include "comm/job_key.hpp"
 
@@ -288,11 +289,6 @@ constexpr std::uint32_t magic = 0x6d687361;
 constexpr std::uint8_t version = 1;
 constexpr std::size_t descriptors = 3;  // segment, control block, bell
 
-union Control {
-  cmsghdr align;
-  char bytes[CMSG_SPACE(descriptors * sizeof(int))];
-};
-
 /// A write to the bell might block otherwise.
 bool is_eventfd(int descriptor) {
   std::array<char, 64> target{};
@@ -311,46 +307,19 @@ bool give(int socket, Verdict verdict, const SharedMemory* mine, const Bell& bel
               0,
               sizeof(Segment),
               sizeof(ControlBlock)};
-  iovec part{&paper, sizeof paper};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  Control control{};
-  if (mine != nullptr) {
-    const std::array<int, descriptors> numbers{mine->descriptor(), bell.block_memory().descriptor(), bell.descriptor()};
-    message.msg_control = control.bytes;
-    message.msg_controllen = sizeof control.bytes;
-    cmsghdr* const head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof numbers);
-    std::memcpy(CMSG_DATA(head), numbers.data(), sizeof numbers);
-  }
-  return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof paper);
+  std::array<int, descriptors> numbers{};
+  if (mine != nullptr) numbers = {mine->descriptor(), bell.block_memory().descriptor(), bell.descriptor()};
+  return os::send_message(socket, std::as_bytes(std::span(&paper, 1)),
+                          std::span(numbers).first(mine != nullptr ? descriptors : 0), MSG_DONTWAIT);
 }
 
 Given take(int socket, const Bell& bell, Connection& connection, std::string& why) {
   Paper paper;
-  iovec part{&paper, sizeof paper};
-  Control control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
-  const ssize_t bytes = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return Given::nothing_yet;
-  std::array<os::UniqueFd, descriptors> got;
-  std::size_t count = 0;
-  for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
-    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t i = 0; CMSG_LEN((i + 1) * sizeof(int)) <= head->cmsg_len; ++i) {
-      int number = -1;
-      std::memcpy(&number, CMSG_DATA(head) + i * sizeof(int), sizeof number);
-      os::UniqueFd owned(number);
-      if (count < descriptors) got[count++] = std::move(owned);
-    }
-  }
+  os::ReceivedMessage received =
+      os::receive_message(socket, std::as_writable_bytes(std::span(&paper, 1)), MSG_DONTWAIT);
+  const ssize_t bytes = received.bytes;
+  if (bytes < 0 && errno == EAGAIN) return Given::nothing_yet;
+  std::array<os::UniqueFd, os::passed_max>& got = received.descriptors;
   if (bytes <= 0) {
     why = "its process has ended";
     return Given::wrong;
@@ -369,7 +338,7 @@ Given take(int socket, const Bell& bell, Connection& connection, std::string& wh
     why = "its shared memory is of another form: the installations differ";
     return Given::wrong;
   }
-  if (count != descriptors) {
+  if (received.passed != descriptors) {
     why = "what it gives has no room here, or is missing; raise the limit of open files (ulimit -n)";
     return Given::wrong;
   }
