@@ -73,12 +73,13 @@ int put_files(std::vector<std::string> words, files::Existing existing) {
                             return std::vector<std::string>{"--receive", place.path, how};
                           },
                       .here =
-                          [&](std::size_t, const os::Ends& ends) {
+                          [&](std::size_t, const os::Ends& ends, pool::LaneSource* lanes) {
                             files::Sender sender(manifest, {});
                             // What its end finds wrong, that one says.
-                            const bool is_well = pool::carry(sender, ends).empty() || sender.ended();
+                            const bool is_well = pool::carry(sender, ends, lanes).empty() || sender.ended();
                             return std::vector<std::string>(is_well ? 0 : 1, "the way to it broke");
-                          }};
+                          },
+                      .takes_lanes = true};
   const bool all_well = run_on_hosts(place.pool, place.hosts, work);
   return all_well ? 0 : static_cast<int>(ExitStatus::program_failed);
 }
@@ -90,16 +91,16 @@ int get_files(std::vector<std::string> words) {
   bool all_well = true;
   for (const std::string& word : words) {
     const Place place = place_of(word);
-    const auto receive = [&](std::size_t host, const os::Ends& ends) {
+    const auto receive = [&](std::size_t host, const os::Ends& ends, pool::LaneSource* lanes) {
       // Hosts may have files of the same name.
       const std::string into =
           place.names_host || place.hosts.size() == 1 ? folder : folder + "/" + place.pool.hosts()[host].name;
       files::Receiver receiver(
           {.folder = into, .existing = files::Existing::replace, .resume = true, .host = describe_this_host().host_id});
-      return pool::carry(receiver, ends);
+      return pool::carry(receiver, ends, lanes);
     };
     const auto words_there = [&](std::size_t) { return std::vector<std::string>{"--serve", place.path}; };
-    all_well &= run_on_hosts(place.pool, place.hosts, {.words = words_there, .here = receive});
+    all_well &= run_on_hosts(place.pool, place.hosts, {.words = words_there, .here = receive, .takes_lanes = true});
   }
   return all_well ? 0 : static_cast<int>(ExitStatus::program_failed);
 }

@@ -10,12 +10,16 @@
 #include <filesystem>
 #include <iterator>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "base/os/thread.hpp"
+#include "comm/job_key.hpp"
+#include "launch/pool/way_lanes.hpp"
 #include "launch/program_path.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/start/starter.hpp"
@@ -51,11 +55,15 @@ bool run_on_hosts(const pool::Pool& pool, std::span<const std::size_t> hosts, co
       complain(fmt::format("{}: what ran there {}", name(host), start::how_it_ended(status)));
     end();
   };
+  std::map<std::uint32_t, std::uint64_t> tokens;
   events.greets = [&](start::Contact contact) {
     const auto ends = std::make_shared<os::Ends>(std::move(contact.ends));
     threads.push_back(os::quiet_thread("apctl-host", [&, ends, host = contact.process] {
       try {
-        for (const std::string& problem : work.here(host, *ends)) complain(fmt::format("{}: {}", name(host), problem));
+        std::optional<pool::WayLanes> lanes;
+        if (work.takes_lanes) lanes.emplace(pool, host, tokens.at(host));
+        for (const std::string& problem : work.here(host, *ends, lanes ? &*lanes : nullptr))
+          complain(fmt::format("{}: {}", name(host), problem));
       } catch (const std::exception& error) {
         complain(fmt::format("{}: {}", name(host), error.what()));
       }
@@ -70,6 +78,10 @@ bool run_on_hosts(const pool::Pool& pool, std::span<const std::size_t> hosts, co
                            .host = standing.hosts[pool.hosts()[host].members.front()],
                            .command = {pool.keeper_program(host, folder)},
                            .input = {}};
+    if (work.takes_lanes) {
+      comm::fill_random(std::as_writable_bytes(std::span(&start.token, 1)));
+      tokens[start.process] = start.token;
+    }
     start.host.folder = "/";  // what is relative begins at the user's own folder
     std::ranges::move(work.words(host), std::back_inserter(start.command));
     starts.push_back(std::move(start));

@@ -166,8 +166,7 @@ int repair(const Pool& pool, bool is_new) {
   std::map<std::size_t, std::string> problems;
   for (const std::size_t i : missing) {
     // A master that does not answer would hold up whoever asks it.
-    if (pool.hosts()[i].host.launch == LaunchKind::ssh) start::SshMaster(pool.hosts()[i].host, pool.control(i)).end();
-    ::unlink(pool.control(i).c_str());
+    pool.end_masters(i);
   }
   if (!missing.empty()) {
     Starts starts;
@@ -237,8 +236,7 @@ int pool_down(const std::string& name) {
   for (std::size_t i = 0; i < ways.size(); ++i) {
     threads.emplace_back([&, i] {
       problems[i] = pool::end_keeper(ways[i], end_patience);
-      const cluster::ClusterHost& host = pool.hosts()[i].host;
-      if (host.launch == LaunchKind::ssh) start::SshMaster(host, pool.control(i)).end();
+      pool.end_masters(i);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -351,7 +349,7 @@ void measure_speeds(const Pool& pool, const std::vector<std::size_t>& hosts, std
                                             threads.empty() ? pool.cluster().options.get("threads") : threads};
           },
       .here =
-          [&](std::size_t i, const os::Ends& ends) {
+          [&](std::size_t i, const os::Ends& ends, pool::LaneSource* /*lanes*/) {
             ::fcntl(ends.reader.get(), F_SETFL, 0);  // it would not wait
             const double speed = std::strtod(os::read_all(ends.reader.get()).value_or("").c_str(), nullptr);
             if (speed > 0) known[i].speed = speed;  // else the host has said what is wrong

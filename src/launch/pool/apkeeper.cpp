@@ -100,6 +100,7 @@ int carry_files(std::span<char* const> words) {
   const char* const home = std::getenv("HOME");
   if (home != nullptr) static_cast<void>(::chdir(home));
   const std::string host = describe_this_host().host_id;
+  PassedLanes lanes{os::UniqueFd(::fcntl(lanes_descriptor, F_DUPFD_CLOEXEC, 3))};
   std::vector<std::string> problems;
   if (words[1] == std::string_view("--receive")) {
     const bool replaces = words.size() > 3 && words[3] == std::string_view("replace");
@@ -107,12 +108,12 @@ int carry_files(std::span<char* const> words) {
                               .existing = replaces ? files::Existing::replace : files::Existing::refuse,
                               .resume = true,
                               .host = host});
-    problems = carry(receiver, ends);
+    problems = carry(receiver, ends, &lanes);
   } else {
     const std::vector<files::Source> sources = files::matches(words[2]);
     if (sources.empty()) problems.push_back(fmt::format("no file here is a {}", files::shown(words[2])));
     files::Sender sender(std::make_shared<files::Manifest>(files::gather(sources, host)), {});
-    static_cast<void>(carry(sender, ends));  // what goes wrong, the other end says
+    static_cast<void>(carry(sender, ends, &lanes));  // what goes wrong, the other end says
   }
   for (const std::string& problem : problems) tell_user("", problem);
   return problems.empty() ? 0 : 1;

@@ -66,7 +66,7 @@ std::uint64_t inode_of(const std::string& path) {
 }
 
 /// The child of a keeper, which has one thread, becomes the node.
-[[noreturn]] void become(const Knock& knock, int words, int streams) {
+[[noreturn]] void become(const Knock& knock, int words, int streams, int lanes) {
   ::setsid();
   struct sigaction normal {};
   normal.sa_handler = SIG_DFL;
@@ -77,12 +77,18 @@ std::uint64_t inode_of(const std::string& path) {
   ::dup2(streams, STDIN_FILENO);
   ::dup2(streams, STDOUT_FILENO);
   ::dup2(words, STDERR_FILENO);
+  int first_closed = lanes_descriptor;
+  if (knock.takes_lanes) {
+    ::dup2(lanes, lanes_descriptor);
+    ::fcntl(lanes_descriptor, F_SETFD, 0);
+    ++first_closed;
+  }
 #if defined(SYS_close_range)
-  const bool closed = ::syscall(SYS_close_range, 3U, ~0U, 0U) == 0;
+  const bool closed = ::syscall(SYS_close_range, static_cast<unsigned>(first_closed), ~0U, 0U) == 0;
 #else
   const bool closed = false;
 #endif
-  for (int fd = 3; !closed && fd < 4096; ++fd) ::close(fd);
+  for (int fd = first_closed; !closed && fd < 4096; ++fd) ::close(fd);
   const auto tell = [](const std::string& line) { static_cast<void>(os::write_all(STDERR_FILENO, line)); };
   tell(fmt::format("{}{}\n", start::mark::begins, ::getpid()));
   if (!knock.folder.empty() && ::chdir(knock.folder.c_str()) != 0 && knock.needs_folder) {
@@ -194,6 +200,7 @@ void HostKeeper::run() {
     }
     accept_guests();
     join_runs();
+    pass_lanes();
     if (runs_.empty() && guests_.empty() && (is_idle(now) || !has_its_name())) ending_ = true;
   }
   end_all();
@@ -298,6 +305,7 @@ bool HostKeeper::take_knock(Guest& guest) {
     case Knock::Purpose::words:
       return !guest.knock->command.empty();
     case Knock::Purpose::streams:
+    case Knock::Purpose::lane:
       return true;
     case Knock::Purpose::facts:
       return answer_facts(guest);
@@ -321,6 +329,7 @@ bool HostKeeper::echo(const Guest& guest) {
 
 bool HostKeeper::answer_facts(const Guest& guest) {
   HostFacts facts = facts_of_this_host(settings_.modules);
+  facts.socket = settings_.path;
   facts.keeper = static_cast<std::uint64_t>(::getpid());
   facts.runs = static_cast<std::uint32_t>(runs_.size());
   facts.started = started_;
@@ -354,14 +363,38 @@ void HostKeeper::join_runs() {
 
 void HostKeeper::start(Guest& words, Guest& streams) {
   last_use_ = Clock::now();
-  const pid_t child = ::fork();
-  if (child == 0) become(*words.knock, words.socket.get(), streams.socket.get());
+  std::array<int, 2> lanes{-1, -1};
+  const bool can =
+      !words.knock->takes_lanes || ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, lanes.data()) == 0;
+  os::UniqueFd own(lanes[0]);
+  const os::UniqueFd theirs(lanes[1]);
+  const pid_t child = can ? ::fork() : -1;
+  if (child == 0) become(*words.knock, words.socket.get(), streams.socket.get(), theirs.get());
   if (child < 0) {
     say(words.socket.get(), fmt::format("{}cannot start a process: {}\n", refusal_mark, std::strerror(errno)));
     return;
   }
   ++started_;
-  runs_.push_back({.group = child, .words = std::move(words.socket)});
+  runs_.push_back(
+      {.group = child, .words = std::move(words.socket), .token = words.knock->token, .lanes = std::move(own)});
+}
+
+/// Passes on the lanes of runs that are there. Others wait, as guests do.
+void HostKeeper::pass_lanes() {
+  for (auto guest = guests_.begin(); guest != guests_.end();) {
+    const bool is_lane = guest->knock && guest->knock->purpose == Knock::Purpose::lane;
+    const auto run = !is_lane ? runs_.end() : std::ranges::find(runs_, guest->knock->token, &Run::token);
+    if (run == runs_.end()) {
+      ++guest;
+      continue;
+    }
+    // What the process does not take, or has no room for, closes.
+    const std::byte nothing{};
+    const int descriptor = guest->socket.get();
+    static_cast<void>(
+        os::send_message(run->lanes.get(), std::span(&nothing, 1), std::span(&descriptor, 1), MSG_DONTWAIT));
+    guest = guests_.erase(guest);
+  }
 }
 
 /// Takes leave of nodes that have ended, and of what they have left.

@@ -50,6 +50,8 @@ class HostKeeper {
   struct Run {
     pid_t group = 0;
     os::UniqueFd words;
+    std::uint64_t token = 0;
+    os::UniqueFd lanes{};  ///< By which it gets them.
     /// Its launcher has gone. Until then it may end by itself; then it is told to, and soon killed.
     std::optional<Clock::time_point> patience{};
     bool was_told = false;
@@ -61,6 +63,7 @@ class HostKeeper {
   bool hear(Guest& guest);
   bool take_knock(Guest& guest);
   void join_runs();
+  void pass_lanes();
   void start(Guest& words, Guest& streams);
   [[nodiscard]] bool answer_facts(const Guest& guest);
   [[nodiscard]] static bool echo(const Guest& guest);

@@ -7,6 +7,8 @@
 // run takes two connections with one token, in any order. The first has the node's words: the keeper's marks
 // (start/launch_method.hpp) and the node's standard error. The second has its standard input and output, which the
 // launcher may write behind its knock. When one of them closes, the node ends; when the node has ended, both close.
+// Connections that name the token of a run later are its lanes (file_pipe.hpp): the keeper passes them to the process
+// by a socket.
 #pragma once
 
 #include <array>
@@ -32,6 +34,7 @@ struct Knock {
     words,    ///< Of a run.
     streams,  ///< Of the same run.
     facts,    ///< Asks what the host is: HostFacts, behind their length (4 bytes). A byte that comes then goes back.
+    lane,     ///< Of a run that is there, or soon will be.
     end,      ///< Asks the keeper to end, and what it has started. The connection closes when it has.
     last = end
   };
@@ -40,9 +43,10 @@ struct Knock {
   std::vector<std::string> command{};  ///< words: argv; [0] is a path.
   std::string folder{};                ///< words: in which the command runs.
   bool needs_folder = false;           ///< words: it must be there. Else the keeper's own does, too.
+  bool takes_lanes = false;            ///< words: the command reads lanes from lanes_descriptor.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.purpose, self.token, self.command, self.folder, self.needs_folder);
+    fields(self.purpose, self.token, self.command, self.folder, self.needs_folder, self.takes_lanes);
   }
 };
 
@@ -76,6 +80,9 @@ struct KnockHead {
   return writer.take();
 }
 
+/// By which a process gets lanes.
+inline constexpr int lanes_descriptor = 3;
+
 /// A line of a keeper that knows the key and does not do what is asked; the reason follows.
 inline constexpr std::string_view refusal_mark = "aplib-keeper refuses: ";
 /// A line of apkeeper, when one stands; the path of its socket follows.
@@ -102,12 +109,13 @@ struct HostFacts {
   std::uint32_t runs = 0;              ///< Nodes that run.
   std::uint64_t started = 0;           ///< Nodes that were started.
   std::uint64_t strangers = 0;         ///< Who did not know the key.
+  std::string socket{};                ///< At which it listens; empty: it was passed one.
   std::string local{};                 ///< The address at which sshd was called; empty: unknown.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.version, self.host, self.host_id, self.kernel, self.architecture, self.cpu_model, self.cpus, self.cores,
            self.memory_bytes, self.free_bytes, self.load1, self.load5, self.load15, self.gpus, self.modules,
-           self.keeper, self.runs, self.started, self.strangers, self.local);
+           self.keeper, self.runs, self.started, self.strangers, self.socket, self.local);
   }
 };
 inline constexpr std::size_t facts_bytes_max = std::size_t{1} << 20;

@@ -21,6 +21,7 @@
 #include "base/os/descriptor.hpp"
 #include "base/text.hpp"
 #include "launch/ctl/registry.hpp"
+#include "launch/start/ssh_master.hpp"
 
 namespace aplib::launch::pool {
 
@@ -189,8 +190,19 @@ std::vector<KeeperAddress> Pool::ways() const {
 
 std::string Pool::id(std::size_t i) const { return fmt::format("{}-{}", id_, i); }
 
-std::string Pool::path(std::size_t i, const char* what) const {
-  return fmt::format("{}/{}.{}", folder_of(name_), i, what);
+std::string Pool::path(std::size_t i, const char* what, std::size_t way) const {
+  return fmt::format("{}/{}.{}{}", folder_of(name_), i, what, way == 0 ? "" : fmt::format("{}", way));
+}
+
+void Pool::end_masters(std::size_t i) const {
+  if (hosts_[i].host.launch != cluster::LaunchKind::ssh) return;
+  for (std::size_t way = 0; way < ways_max; ++way) {
+    const std::string socket = control(i, way);
+    if (way != 0 && ::access(socket.c_str(), F_OK) != 0) continue;
+    start::SshMaster(hosts_[i].host, socket).end();
+    ::unlink(socket.c_str());
+    if (way != 0) ::unlink(this->way(i, way).socket.c_str());
+  }
 }
 
 std::string Pool::keeper_program(std::size_t i, const std::string& own_folder) const {

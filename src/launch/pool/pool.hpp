@@ -14,6 +14,9 @@
 
 namespace aplib::launch::pool {
 
+/// Connections of ssh to a host, at most: the first is made when the pool comes up, others where files need them.
+inline constexpr std::size_t ways_max = 4;
+
 /// Hosts of the cluster that are one computer by their names, and so have one keeper.
 struct PoolHost {
   std::string name;                    ///< Of the first of them.
@@ -45,10 +48,14 @@ class Pool {
   [[nodiscard]] cluster::Cluster standing_cluster() const;
 
   // Of host `i` of hosts():
-  [[nodiscard]] KeeperAddress way(std::size_t i) const { return {path(i, "way"), key_}; }
+  [[nodiscard]] KeeperAddress way(std::size_t i, std::size_t way = 0) const { return {path(i, "way", way), key_}; }
+  /// The first one of each.
   [[nodiscard]] std::vector<KeeperAddress> ways() const;
-  [[nodiscard]] std::string control(std::size_t i) const { return path(i, "ssh"); }  ///< Of the ssh master.
-  [[nodiscard]] std::string id(std::size_t i) const;                                 ///< Of its keeper.
+  /// Of the ssh master of a way.
+  [[nodiscard]] std::string control(std::size_t i, std::size_t way = 0) const { return path(i, "ssh", way); }
+  /// Ends the ssh masters of all its ways.
+  void end_masters(std::size_t i) const;
+  [[nodiscard]] std::string id(std::size_t i) const;  ///< Of its keeper.
   /// apkeeper on that host: it stands beside aprun.
   [[nodiscard]] std::string keeper_program(std::size_t i, const std::string& own_folder) const;
 
@@ -73,7 +80,7 @@ class Pool {
 
  private:
   Pool(std::string name, std::string text, std::string id, comm::JobKey key, const std::string& file);
-  [[nodiscard]] std::string path(std::size_t i, const char* what) const;
+  [[nodiscard]] std::string path(std::size_t i, const char* what, std::size_t way) const;
 
   std::string name_;
   std::string text_;

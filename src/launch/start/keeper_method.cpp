@@ -30,8 +30,8 @@ class KeptRun final : public Started {
  public:
   /// `input` is the first of its standard input. Throws Error(failed).
   KeptRun(const pool::KeeperAddress& way, pool::Knock knock, const std::string& input) {
-    std::uint64_t token = 0;
-    comm::fill_random(std::as_writable_bytes(std::span(&token, 1)));
+    std::uint64_t token = knock.token;
+    if (token == 0) comm::fill_random(std::as_writable_bytes(std::span(&token, 1)));
     knock.token = token;
     knock.purpose = pool::Knock::Purpose::words;
     words_ = pool::knock_at(way, knock);
@@ -82,7 +82,11 @@ class KeeperMethod final : public LaunchMethod {
     const NodeStart& node = nodes[0];
     const auto key = comm::JobKey::from_hex(node.host.keeper_key);
     if (!key) throw Error(Errc::failed, "its pool has no key");
-    pool::Knock knock{.command = node.command, .folder = node.host.folder, .needs_folder = true};
+    pool::Knock knock{.token = node.token,
+                      .command = node.command,
+                      .folder = node.host.folder,
+                      .needs_folder = true,
+                      .takes_lanes = node.token != 0};
     if (knock.folder.empty()) {
       std::error_code ignored;
       knock.folder = std::filesystem::current_path(ignored).string();

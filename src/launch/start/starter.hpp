@@ -21,6 +21,7 @@ struct NodeStart {
   cluster::ClusterHost host;         ///< Where and how.
   std::vector<std::string> command;  ///< argv there, [0] is a path on that host.
   std::string input;                 ///< Written to its standard input, which then stays open until the Starter ends.
+  std::uint64_t token = 0;           ///< By which lanes join it (pool/knock.hpp), if a keeper starts it. 0: none do.
   bool leaves_some = false;          ///< What the local command has started may outlive it, as an ssh that stands.
 };
 

@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import unittest
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def fields(*texts):
 
 
 def knock(key, purpose, token=0, command=(), version=KEEPER_VERSION):
-    body = struct.pack("<BQQ", purpose, token, len(command)) + fields(*command) + fields(b"") + b"\0"
+    body = struct.pack("<BQQ", purpose, token, len(command)) + fields(*command) + fields(b"") + b"\0\0"
     return struct.pack("<II", len(body), version) + key + body
 
 
@@ -62,6 +63,39 @@ def talk(path, data, close=True):
         except (BrokenPipeError, ConnectionResetError):
             pass
         return got
+
+
+class Tap:
+    """A socket that leads to another one, and counts the connections and bytes that it has led."""
+
+    def __init__(self, path, target):
+        self.target, self.connections, self.bytes = str(target), 0, 0
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen(16)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            near = self.listener.accept()[0]
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(self.target)
+            self.connections += 1
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=self.lead, args=pair, daemon=True).start()
+
+    def lead(self, reader, writer):
+        try:
+            while piece := reader.recv(65536):
+                writer.sendall(piece)
+                self.bytes += len(piece)
+        except OSError:
+            pass
+        for end in (reader, writer):
+            try:
+                end.shutdown(socket.SHUT_RDWR)  # the other thread closes it, too
+            except OSError:
+                pass
 
 
 class PoolTest(unittest.TestCase):
@@ -394,6 +428,27 @@ class BySsh(PoolTest):
             self.assertIn(f"{host.address}  by which ssh reached it", plan)
         self.run_it("apctl", "down", "p")
         self.assertTrue(namespaces.wait_until(lambda: not processes("apkeeper") and not self.masters(), PATIENCE))
+
+    def test_files_take_further_ways(self):
+        self.up()
+        content = random.Random(3).randbytes(24 << 20)
+        source, there, back = (self.folder.path / name for name in ("large", "there", "back"))
+        source.write_bytes(content)
+        tap = Tap(RUNTIME / "p.pool" / "0.way1", RUNTIME / "p.pool" / "0.way")
+        for way, words in (
+            ("put", (source, f"p:ws1:{there}")),
+            ("get", (f"p:ws1:{source}", back)),
+        ):
+            before = tap.bytes
+            self.run_it("apctl", way, *words)
+            self.assertGreater(tap.bytes - before, 1 << 20, way)
+        self.assertEqual(tap.connections, 4)  # two lanes each
+        self.assertEqual((there / "large").read_bytes(), content)
+        self.assertEqual((back / "large").read_bytes(), content)
+        # One that breaks, or leads nowhere, is no harm.
+        tap.listener.close()
+        self.run_it("apctl", "sync", source, f"p:ws1:{there}")
+        self.assertFalse((RUNTIME / "p.pool" / "0.way1").exists())
 
     def test_killed_master(self):
         self.up()
