@@ -113,7 +113,7 @@ TEST_F(Transfer, HolesTakeNoRoomWhereTheyArrive) {
 }
 
 TEST_F(Transfer, ManySmallFilesArePacked) {
-  const std::uint64_t count = scaled(100'000, 50);
+  const std::uint64_t count = scaled(20'000, 50);
   for (std::uint64_t i = 0; i < count; ++i)
     write_file(from() / std::to_string(i % 100) / std::to_string(i), std::to_string(i));
   const Transferred done = send();

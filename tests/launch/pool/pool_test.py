@@ -73,11 +73,20 @@ class Tap:
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
         self.listener.listen(16)
-        threading.Thread(target=self.serve, daemon=True).start()
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def end(self):
+        self.listener.shutdown(socket.SHUT_RDWR)  # which ends accept(), as closing does not
+        self.thread.join()
+        self.listener.close()
 
     def serve(self):
         while True:
-            near = self.listener.accept()[0]
+            try:
+                near = self.listener.accept()[0]
+            except OSError:
+                return
             far = socket.socket(socket.AF_UNIX)
             far.connect(self.target)
             self.connections += 1
@@ -446,7 +455,7 @@ class BySsh(PoolTest):
         self.assertEqual((there / "large").read_bytes(), content)
         self.assertEqual((back / "large").read_bytes(), content)
         # One that breaks, or leads nowhere, is no harm.
-        tap.listener.close()
+        tap.end()
         self.run_it("apctl", "sync", source, f"p:ws1:{there}")
         self.assertFalse((RUNTIME / "p.pool" / "0.way1").exists())
 
@@ -469,6 +478,7 @@ class BySsh(PoolTest):
     def test_need(self):
         self.up(more="need = 1\n")
         os.kill(self.masters()[0], signal.SIGKILL)
+        self.assertTrue(namespaces.wait_until(lambda: len(self.masters()) == 1, PATIENCE))
         done = self.run_it("aprun", "--in", "p", RING, 100)
         self.assertEqual(done.stdout, "all run\nall done\n")
         self.assertRegex(done.stderr, r"^aprun: runs on 1 of 2 hosts, without ws\d: the way to its keeper is closed, ")
