@@ -17,8 +17,8 @@ namespace aplib::launch::ctl {
 struct HostWork {
   /// What apkeeper is told, by the number of the host in the pool.
   std::function<std::vector<std::string>(std::size_t host)> words;
-  /// Speaks with it by its standard streams, and by lanes where it takes them, on a thread of its own. Returns what went
-  /// wrong.
+  /// Speaks with it by its standard streams, and by lanes where it takes them, on a thread of its own. Returns what
+  /// went wrong.
   std::function<std::vector<std::string>(std::size_t host, const os::Ends& ends, pool::LaneSource* lanes)> here;
   bool takes_lanes = false;
 };
