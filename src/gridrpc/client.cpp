@@ -248,6 +248,7 @@ std::unique_ptr<ServerProcess> Client::take_process(Handle& handle, const Sessio
   session->process = process.get();
   session->state = Session::State::running;
   handle.running.push_back(session);
+  if (handle.dropped) session->cancelled = true;  // while the process was started
   if (session->cancelled) process->kill();
   return process;
 }

@@ -278,6 +278,22 @@ TEST_F(Sessions, AreCancelledWithTheirHandle) {
   }
 }
 
+TEST_F(Sessions, AreCancelledWhileTheirProcessStarts) {
+  const ServersFile file(std::string("[[server]]\nname = \"test\"\nprogram = \"/bin/sh\"\nprocesses = 2\narguments = "
+                                     "[\"-c\", \"sleep 0.3; exec '") +
+                         TEST_SERVER + "'\"]\n");
+  ASSERT_EQ(grpc_initialize(file.name()), GRPC_NO_ERROR) << error();
+  std::array<int, 2> ids{};
+  {
+    Function forever("forever");
+    for (int& each : ids) ASSERT_EQ(grpc_call_async(forever, &each), GRPC_NO_ERROR);
+  }
+  for (const int each : ids) {
+    EXPECT_EQ(grpc_wait(each), GRPC_SESSION_FAILED);
+    EXPECT_EQ(grpc_get_error(each), GRPC_CANCELED_NP);
+  }
+}
+
 TEST_F(Sessions, AreCancelledBeforeTheyBeginAndWhileTheyRun) {
   initialize("processes = 1");
   Function forever("forever");
