@@ -151,11 +151,33 @@ void Core::submit(const std::shared_ptr<TaskState>& task, bool waits) {
       if (place >= tasks_.size()) tasks_.resize(place + 1);
       tasks_[place] = task;
       task->number = *number;
+      show_counts();
       wake();
       return;
     }
   }
   task->end(Outcome::cancelled, nullptr);  // the farm ends, or a task has submitted millions
+}
+
+void Core::note_end(const std::exception_ptr& error) noexcept {
+  if (error == nullptr) {
+    ++done_;
+    return;
+  }
+  ++failed_;
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& thrown) {
+    tally_.note_failure(thrown.what());
+  } catch (...) {
+    tally_.note_failure("it threw something that is no std::exception");
+  }
+}
+
+void Core::show_counts() noexcept {
+  const std::uint64_t running = std::min<std::uint64_t>(queue_.held() - queue_.waiting(), workers_);
+  tally_.set(
+      {.workers = workers_, .queued = queue_.held() - running, .running = running, .done = done_, .failed = failed_});
 }
 
 std::shared_ptr<TaskState> Core::release(TaskNumber number) {
@@ -200,6 +222,9 @@ void Core::close() {
   end_workers();
   std::vector<std::shared_ptr<TaskState>> dropped;
   const std::lock_guard lock(mutex_);
+  show_counts();
+  const std::string all = std::to_string(done_ + failed_);
+  tally_.end(failed_ == 0 ? 0 : 1, failed_ == 0 ? "" : std::to_string(failed_) + " of " + all + " tasks failed");
   tasks_.swap(dropped);
 }
 

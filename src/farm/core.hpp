@@ -3,6 +3,7 @@
 // tasks, in threads or in processes.
 #pragma once
 
+#include <cerrno>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "aplib/farm.hpp"
+#include "base/farm_tally.hpp"
 #include "farm/journal.hpp"
 #include "farm/queue.hpp"
 
@@ -43,7 +45,10 @@ class Core : public std::enable_shared_from_this<Core> {
 
  protected:
   Core(const Options& options, const Policy& policy, unsigned workers)
-      : options_(options), workers_(workers), queue_(policy) {
+      : options_(options),
+        workers_(workers),
+        queue_(policy),
+        tally_(options.where == Where::threads ? "threads" : "processes", program_invocation_short_name) {
     if (!options.journal.empty()) journal_.emplace(options.journal);
   }
 
@@ -74,6 +79,11 @@ class Core : public std::enable_shared_from_this<Core> {
   /// The task is no longer the queue's. Tells those who wait for room.
   std::shared_ptr<TaskState> release(TaskNumber number);
 
+  /// Counts a task that has ended, for those who look on; `error`: what it has thrown.
+  void note_end(const std::exception_ptr& error) noexcept;
+  /// Shows them how many tasks there are.
+  void show_counts() noexcept;
+
   static Time now() { return std::chrono::steady_clock::now().time_since_epoch(); }
   static void tell(EndedTasks& ended);
 
@@ -94,6 +104,9 @@ class Core : public std::enable_shared_from_this<Core> {
   std::condition_variable room_;
   std::condition_variable empty_;
   std::size_t submitters_ = 0;  // that wait for room
+  std::uint64_t done_ = 0;
+  std::uint64_t failed_ = 0;
+  FarmTally tally_;
   std::vector<std::shared_ptr<TaskState>> tasks_;
 };
 

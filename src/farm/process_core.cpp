@@ -167,6 +167,7 @@ class ProcessCore final : public Core {
         append_message(worker.out, RunTask{.number = task, .function = state.function, .arguments = state.arguments});
       }
     });
+    show_counts();
     std::optional<Time> until = queue_.next_time();
     for (auto& [number, worker] : crew_) {
       if (!queue_.runs_for_nothing(number))
@@ -186,14 +187,19 @@ class ProcessCore final : public Core {
     for (const Action& action : std::exchange(actions_, {})) {
       if (action.kind == Action::Kind::ended) {
         const std::string text = action.outcome == Outcome::crashed && !why.empty() ? " (" + why + ")" : "";
-        ended.push_back(
-            {.task = release(action.task), .outcome = action.outcome, .error = error_of(action.outcome, text)});
+        add_end(ended, action.task, action.outcome, error_of(action.outcome, text));
         continue;
       }
       // Other runs that are of no use may end by themselves for a while: hand_out().
       const auto worker = crew_.find(action.worker);
       if (worker != crew_.end() && action.outcome == Outcome::timed_out) worker->second.lost = true;
     }
+  }
+
+  /// The lock is held.
+  void add_end(EndedTasks& ended, TaskNumber number, Outcome outcome, const std::exception_ptr& error) {
+    note_end(error);
+    ended.push_back({.task = release(number), .outcome = outcome, .error = error});
   }
 
   static void send_rest(Worker& worker) {
@@ -255,9 +261,7 @@ class ProcessCore final : public Core {
     const Time ran(static_cast<Time::rep>(std::min<std::uint64_t>(report.nanoseconds, INT64_MAX)));
     if (queue_.finished(number, report.number, outcome, ran, now(), actions_) != Queue::Verdict::counts) return;
     if (journal_ && outcome == Outcome::done && task != nullptr) add_to_journal(*task, report.result);
-    ended.push_back({.task = release(report.number),
-                     .outcome = outcome,
-                     .error = outcome == Outcome::done ? nullptr : error_of(outcome, text)});
+    add_end(ended, report.number, outcome, outcome == Outcome::done ? nullptr : error_of(outcome, text));
   }
 
   void replace_lost(EndedTasks& ended) {
@@ -287,8 +291,7 @@ class ProcessCore final : public Core {
     const std::lock_guard lock(mutex_);
     for (const std::shared_ptr<TaskState>& task : held_tasks()) {
       if (!queue_.cancel(task->number, actions_)) continue;
-      ended.push_back(
-          {.task = release(task->number), .outcome = Outcome::failed, .error = error_of(Outcome::failed, why)});
+      add_end(ended, task->number, Outcome::failed, error_of(Outcome::failed, why));
     }
   }
 

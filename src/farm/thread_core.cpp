@@ -181,10 +181,12 @@ class ThreadCore final : public Core {
       const auto verdict = queue_.finished(each.entry.holder, each.entry.number, outcome, each.ran, time, actions_);
       if (verdict != Queue::Verdict::counts) continue;
       release(each.entry.number);
+      note_end(each.error);
       if (outcome == Outcome::failed)
         ended.push_back({.task = each.entry.task, .outcome = outcome, .error = std::move(each.error)});
     }
     actions_.clear();  // a run in a thread cannot be stopped
+    if (!reports.empty()) show_counts();
   }
 
   std::vector<Basket> baskets_;

@@ -6,14 +6,19 @@
 #include <unistd.h>
 #include <aplib/farm.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "base/farm_tally.hpp"
+#include "base/os/own_folder.hpp"
 
 namespace aplib::farm {
 namespace {
@@ -121,6 +126,30 @@ TEST_P(LocalFarm, PassesOnWhatTasksThrow) {
             std::string::npos);
   const auto result = farm.submit(TaskOptions{.retries = 2}, []() -> int { throw std::logic_error("always"); });
   EXPECT_NE(text_of(result).find("always"), std::string::npos);
+}
+
+TEST_P(LocalFarm, TellsThoseWhoLookOn) {
+  const std::string folder = os::registry_folder();
+  const std::vector<std::string> names = FarmWatch::find(folder);
+  const auto mine = std::ranges::find_if(
+      names, [](const std::string& name) { return name.starts_with(std::to_string(::getpid()) + "-"); });
+  ASSERT_NE(mine, names.end());
+  const FarmWatch watch(folder, *mine);
+  for (int i = 0; i < 5; ++i) {
+    farm.submit(
+        [](int n) {
+          if (n > 2) throw std::runtime_error("no luck");
+        },
+        i);
+  }
+  std::optional<FarmReport> report;
+  do report = watch.read();
+  while (!report || report->counts.done != 3 || report->counts.failed != 2 || report->counts.running != 0);
+  EXPECT_EQ(report->kind, GetParam() == Where::threads ? "threads" : "processes");
+  EXPECT_EQ(report->counts.workers, 2U);
+  EXPECT_EQ(report->counts.queued, 0U);
+  ASSERT_EQ(report->failures.size(), 2U);
+  EXPECT_EQ(report->failures.front().text, "no luck");
 }
 
 TEST_P(LocalFarm, RunsTasksByPriority) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // apfarm: runs a command for each of many values, in GNU Parallel's words. docs/farm.md says what it does.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -176,6 +177,7 @@ int run(int argc, char** argv) {
   Words words = split_words(app.remaining(), line.files);
   if (!words.command.empty() && words.command[0].starts_with("-"))
     refuse(fmt::format("unknown option {}; run with --help for those there are", words.command[0]));
+  session.title = words.command.empty() ? "commands" : fmt::format("{}", fmt::join(words.command, " "));
   const CommandTemplate commands(words.command, line.command);
   Inputs inputs(std::move(words.sources), line.inputs);
   std::vector<std::unique_ptr<JobHost>> hosts;

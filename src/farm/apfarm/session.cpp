@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/farm_tally.hpp"
 #include "base/os/time.hpp"
 #include "base/text.hpp"
 #include "farm/apfarm/job_runner.hpp"
@@ -125,7 +126,8 @@ class Session {
         printer_(signals_.get()),
         is_far_(hosts.front()->name() != ":"),
         queue_({.batch_max = is_far_ ? std::uint32_t{ready_for_far / 2} : 1, .copies = false}),
-        outputs_max_(options.keep_order ? outputs_max() : UINT64_MAX) {
+        outputs_max_(options.keep_order ? outputs_max() : UINT64_MAX),
+        tally_("apfarm", options.title) {
     ::signal(SIGPIPE, SIG_IGN);
     if (!options.joblog.empty()) joblog_.emplace(options.joblog, options.resume != Resume::no);
     for (std::unique_ptr<JobHost>& host : hosts) hosts_.push_back({.host = std::move(host)});
@@ -143,11 +145,14 @@ class Session {
         });
       }
       if (is_over()) break;
+      show_counts();
       if (!wants_to_feed_now()) wait();
       if (printer_.reader_gone()) stop(128 + SIGPIPE);
     }
     flush();
     if (options_.bar || options_.progress) show_progress(true);
+    show_counts();
+    tally_.end(status(), reason());
     return status();
   }
 
@@ -156,6 +161,24 @@ class Session {
   [[nodiscard]] int status() const {
     if (halt_status_) return *halt_status_;
     return static_cast<int>(std::min<std::uint64_t>(failed_, 101));
+  }
+
+  [[nodiscard]] std::string reason() const {
+    if (halt_status_ && *halt_status_ > 128) return fmt::format("ended by signal {}", *halt_status_ - 128);
+    if (failed_ == 0) return {};
+    return fmt::format("{} of {} jobs failed{}", failed_, done_, halt_status_ ? ", and --halt ended the rest" : "");
+  }
+
+  /// For apctl web.
+  void show_counts() noexcept {
+    const std::uint64_t total = inputs_ended_ ? sequence_ : inputs_.count().value_or(0);
+    const std::uint64_t begun = done_ + skipped_ + running_;
+    tally_.set({.workers = slots_.size(),
+                .queued = total > begun ? total - begun : queue_.waiting(),
+                .running = running_,
+                .done = done_ - failed_,
+                .failed = failed_,
+                .total = total - std::min(total, skipped_)});
   }
 
   [[nodiscard]] bool has_room() const {
@@ -425,6 +448,7 @@ class Session {
     const bool good = ended.record.good();
     ++done_;
     failed_ += good ? 0 : 1;
+    if (!good) tally_.note_failure(failure_text(ended));
     const Halt& halt = options_.halt;
     if (halt.when == Halt::When::never || closing_) return;
     const std::uint64_t count = halt.on == Halt::On::failed      ? failed_
@@ -443,6 +467,15 @@ class Session {
       halt_status_ = static_cast<int>(std::ceil(100 * static_cast<double>(failed_) / all));
     if (halt.on == Halt::On::succeeded) halt_status_ = 0;
     stop_all(halt.when == Halt::When::now ? Stop::term : Stop::unless_begun);
+  }
+
+  static std::string failure_text(const Ended& ended) {
+    const JobRecord& record = ended.record;
+    const std::string how = ended.timed_out      ? "ran longer than --timeout"
+                            : record.signal != 0 ? fmt::format("was ended by signal {}", record.signal)
+                                                 : fmt::format("ended with {}", record.exit_value);
+    return fmt::format("job {}{} {}: {}", record.sequence, record.host == ":" ? "" : " on " + record.host, how,
+                       record.command);
   }
 
   void print(Ended& ended) {
@@ -514,6 +547,7 @@ class Session {
   std::map<std::uint64_t, std::optional<Ended>> waiting_outputs_;  // by sequence; nothing: it need not run
   std::optional<Joblog> joblog_;
   std::uint64_t outputs_max_;
+  FarmTally tally_;
   std::uint64_t sequence_ = 0;
   std::uint64_t printed_ = 0;
   std::uint64_t done_ = 0;

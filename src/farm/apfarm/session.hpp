@@ -37,6 +37,7 @@ enum class Resume : std::uint8_t {
 };
 
 struct SessionOptions {
+  std::string title{};  ///< What apctl web calls it.
   unsigned tries = 1;
   Time timeout{0};  ///< 0: none.
   bool keep_order = false;

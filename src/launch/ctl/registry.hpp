@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/os/descriptor.hpp"
+#include "base/os/own_folder.hpp"
 #include "launch/wire/fields.hpp"
 #include "launch/wire/status.hpp"
 
@@ -40,12 +41,9 @@ struct Reply {
 [[nodiscard]] Reply text_reply(const std::string& text);
 [[nodiscard]] std::string text_of(const wire::Bytes& content);
 
-/// The folder of this user's sockets: $XDG_RUNTIME_DIR/aplib; where that is not set /tmp/aplib-UID, or $HOME/.aplib if
-/// a stranger has taken that. As own_folder().
-[[nodiscard]] std::string registry_folder();
-
-/// The first of the folders that is this user's alone, made if missing. Throws Error(failed) with the reason for each.
-[[nodiscard]] std::string own_folder(std::span<const std::string> candidates);
+/// The folder of this user's sockets.
+using os::own_folder;
+using os::registry_folder;
 
 /// The numbers (process ids of aprun) of the machines that answer, in rising order. Removes sockets whose aprun has
 /// died.
