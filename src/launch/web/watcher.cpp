@@ -16,18 +16,21 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
 #include "base/cell_map.hpp"
+#include "base/farm_tally.hpp"
 #include "base/text.hpp"
 #include "launch/ctl/registry.hpp"
 #include "launch/wire/status.hpp"
@@ -50,12 +53,15 @@ constexpr std::size_t answer_bytes_max = std::size_t{16} << 20;
 
 // What one page may have to show.
 constexpr std::size_t machines_max = 32;
+constexpr std::size_t farms_max = 32;
 constexpr std::size_t ended_max = 16;
 constexpr std::size_t processes_max = 512;
 constexpr std::size_t tasks_max = 2048;
 constexpr std::size_t task_text_max = 400;
 constexpr std::size_t samples_max = 300;
 constexpr std::size_t events_max = 200;
+
+constexpr const char* gone_without_a_word = "its process has gone without a word";
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -231,6 +237,26 @@ struct Machine {
   Clock::time_point tasks_at{};
 };
 
+struct FarmSample {
+  double time;
+  std::uint64_t done;
+  std::uint64_t failed;
+};
+
+struct Farm {
+  explicit Farm(const std::string& folder, const std::string& name)
+      : id(name.substr(0, name.rfind('.'))), watch(folder, name) {
+    std::from_chars(id.data(), id.data() + id.size(), process);
+  }
+
+  std::string id;
+  FarmWatch watch;
+  int process = 0;  // the last that was known
+  std::optional<double> ended{};
+  std::optional<FarmReport> report{};
+  std::deque<FarmSample> samples{};
+};
+
 struct Event {
   double time;
   std::string who;
@@ -238,10 +264,10 @@ struct Event {
   std::string text;
 };
 
-template <class Values>
-std::string json_numbers(const std::deque<Sample>& samples, Values&& value) {
+template <class Each, class Values>
+std::string json_numbers(const std::deque<Each>& samples, Values&& value) {
   std::string list;
-  for (const Sample& sample : samples)
+  for (const Each& sample : samples)
     fmt::format_to(std::back_inserter(list), "{}{}", list.empty() ? "" : ",", value(sample));
   return '[' + list + ']';
 }
@@ -292,7 +318,8 @@ std::string machine_json(const Machine& machine) {
     if (p < processes_max) processes += (p == 0 ? "" : ",") + process_json(status, p);
   }
   std::string end = "null";
-  if (machine.ended && !machine.end) end = R"({"status":null,"reason":"its aprun has gone without a word"})";
+  if (machine.ended && !machine.end)
+    end = fmt::format(R"({{"status":null,"reason":{}}})", json_string(gone_without_a_word));
   if (machine.end)
     end = fmt::format(R"({{"status":{},"reason":{}}})", machine.end->status, json_string(machine.end->reason));
   return fmt::format(
@@ -308,6 +335,35 @@ std::string machine_json(const Machine& machine) {
       json_numbers(machine.samples, [](const Sample& each) { return each.cpu_microseconds; }));
 }
 
+bool can_stop(const FarmReport& report) { return report.kind == "apfarm"; }
+
+std::string farm_json(const Farm& farm) {
+  const FarmReport& report = *farm.report;
+  std::string end = "null";
+  if (farm.ended)
+    end = fmt::format(R"({{"status":{},"reason":{}}})",
+                      report.ended && report.status >= 0 ? fmt::format("{}", report.status) : std::string("null"),
+                      json_string(report.ended ? report.reason : gone_without_a_word));
+  std::string failures;
+  for (const FarmReport::Failure& failure : report.failures) {
+    fmt::format_to(std::back_inserter(failures), R"({}{{"time":{:.3f},"text":{}}})", failures.empty() ? "" : ",",
+                   failure.time, json_string(failure.text));
+  }
+  const FarmCounts& counts = report.counts;
+  return fmt::format(
+      R"({{"id":{},"pid":{},"kind":{},"title":{},"state":"{}","can_stop":{},"begun":{:.3f},"ended":{},"end":{},)"
+      R"("workers":{},"queued":{},"running":{},"done":{},"failed":{},"total":{},"failures":[{}],)"
+      R"("history":{{"time":{},"done":{},"failed":{}}}}})",
+      json_string(farm.id), farm.process, json_string(report.kind), json_string(report.title),
+      farm.ended ? "ended" : "running", can_stop(report), report.begun,
+      farm.ended ? fmt::format("{:.3f}", *farm.ended) : std::string("null"), end, counts.workers, counts.queued,
+      counts.running, counts.done, counts.failed,
+      counts.total != 0 ? fmt::format("{}", counts.total) : std::string("null"), failures,
+      json_numbers(farm.samples, [](const FarmSample& each) { return fmt::format("{:.2f}", each.time); }),
+      json_numbers(farm.samples, [](const FarmSample& each) { return each.done; }),
+      json_numbers(farm.samples, [](const FarmSample& each) { return each.failed; }));
+}
+
 }  // namespace
 
 struct Watcher::Impl {
@@ -321,7 +377,55 @@ struct Watcher::Impl {
     timer.start(look_again, [this] { tick(); });
   }
 
+  void look_at_farms() {
+    const std::vector<std::string> names = FarmWatch::find(folder);
+    for (const std::string& name : names) {
+      if (farms.size() < farms_max && !farms.contains(name) && !seen_farms.contains(name))
+        farms.emplace(name, std::make_shared<Farm>(folder, name));
+    }
+    for (auto each = farms.begin(); each != farms.end();) {
+      const std::shared_ptr<Farm> farm = each->second;
+      look_at(*farm);
+      if (!farm->ended) {
+        const bool is_none = !farm->report && std::ranges::find(names, each->first) == names.end();
+        each = is_none ? farms.erase(each) : std::next(each);
+        continue;
+      }
+      // The file of one that was killed stays for a while.
+      seen_farms.insert(each->first);
+      ended_farms.push_front(farm);
+      if (ended_farms.size() > ended_max) ended_farms.pop_back();
+      each = farms.erase(each);
+    }
+  }
+
+  void look_at(Farm& farm) {
+    std::optional<FarmReport> report = farm.watch.read();
+    const double now = wall_seconds();
+    if (!report) {
+      if (!farm.report) return;  // it begins
+      report = farm.report;
+      report->lives = false;
+    }
+    if (report->process != 0) farm.process = report->process;
+    const std::string who = name_of(farm);
+    if (!farm.report) note({report->begun, who, "begin", report->title});
+    farm.report = std::move(report);
+    const FarmReport& is = *farm.report;
+    farm.samples.push_back({now, is.counts.done, is.counts.failed});
+    if (farm.samples.size() > samples_max) farm.samples.pop_front();
+    if (is.lives && !is.ended) return;
+    farm.ended = is.ended.value_or(now);
+    const bool failed = !is.ended || is.status != 0;
+    const std::string how = is.ended ? fmt::format("status {}{}{}", is.status, is.reason.empty() ? "" : ": ", is.reason)
+                                     : gone_without_a_word;
+    note({*farm.ended, who, failed ? "failure" : "end", how});
+  }
+
+  static std::string name_of(const Farm& farm) { return fmt::format("farm {}", farm.process); }
+
   void look() {
+    look_at_farms();
     const std::vector<std::uint32_t> jobs = ctl::found_jobs(folder);
     for (const std::uint32_t job : jobs) {
       if (!machines.contains(job) && machines.size() < machines_max) find(job);
@@ -408,7 +512,7 @@ struct Watcher::Impl {
     machine->end = ctl::read_end(folder, machine->job);
     if (!machine->status) return;  // nothing to show
     const bool failed = !machine->end || machine->end->status != 0;
-    std::string how = "its aprun has gone without a word";
+    std::string how = gone_without_a_word;
     if (machine->end)
       how = fmt::format("status {}{}{}", machine->end->status, machine->end->reason.empty() ? "" : ": ",
                         machine->end->reason);
@@ -429,6 +533,12 @@ struct Watcher::Impl {
     const char* comma = "";
     for (const auto& [job, machine] : machines) all += std::exchange(comma, ",") + machine_json(*machine);
     for (const auto& machine : ended) all += std::exchange(comma, ",") + machine_json(*machine);
+    all += R"(],"farms":[)";
+    comma = "";
+    for (const auto& [name, farm] : farms) {
+      if (farm->report) all += std::exchange(comma, ",") + farm_json(*farm);
+    }
+    for (const auto& farm : ended_farms) all += std::exchange(comma, ",") + farm_json(*farm);
     all += R"(],"events":[)";
     comma = "";
     for (const Event& event : events) {
@@ -444,7 +554,10 @@ struct Watcher::Impl {
   wire::Timer timer;
   Clock::time_point looked{};
   std::map<std::uint32_t, std::shared_ptr<Machine>> machines;
-  std::deque<std::shared_ptr<Machine>> ended;  // latest first
+  std::deque<std::shared_ptr<Machine>> ended;          // latest first
+  std::map<std::string, std::shared_ptr<Farm>> farms;  // by name of the file
+  std::deque<std::shared_ptr<Farm>> ended_farms;       // latest first
+  std::set<std::string> seen_farms;                    // that have ended
   std::deque<Event> events;
   std::shared_ptr<int> mark = std::make_shared<int>(0);  // answers that come later than this object's end see it
 };
@@ -467,6 +580,18 @@ bool Watcher::stop_machine(std::uint32_t job) {
   Question::ask(impl_->loop, ctl::job_socket(impl_->folder, job), {"stop"}, [](const auto&, bool) {});
   impl_->note({wall_seconds(), Impl::name_of(*found->second), "state", "told to end by the web page"});
   return true;
+}
+
+bool Watcher::stop_farm(std::string_view id) {
+  for (const auto& [name, farm] : impl_->farms) {
+    if (farm->id != id) continue;
+    const auto report = farm->watch.read();  // whose process it is at this moment
+    if (!report || !report->lives || report->process <= 0 || !can_stop(*report)) return false;
+    if (::kill(report->process, SIGTERM) != 0) return false;
+    impl_->note({wall_seconds(), Impl::name_of(*farm), "state", "told to end by the web page"});
+    return true;
+  }
+  return false;
 }
 
 }  // namespace aplib::launch::web

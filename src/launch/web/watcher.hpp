@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Watcher: what the machines of this user on this computer are and were, for a page. It asks them as apctl does, each
-// second while somebody looks, and each ten seconds else, however many look; and keeps the last minutes.
+// Watcher: what the machines and farms of this user on this computer are and were, for a page. It asks machines as
+// apctl does, each second while somebody looks, and each ten seconds else, however many look; and keeps the last
+// minutes. Farms tell by files (base/farm_tally.hpp).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "launch/wire/event_loop.hpp"
 
@@ -25,6 +27,8 @@ class Watcher {
 
   /// Asks a machine to end, as apctl stop does. False: it is not known, or has ended.
   bool stop_machine(std::uint32_t job);
+  /// Ends an apfarm, as SIGTERM does. `id`: of its state. False: as above, or the farm is a program's own.
+  bool stop_farm(std::string_view id);
 
  private:
   struct Impl;

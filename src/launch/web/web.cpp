@@ -155,7 +155,10 @@ class Page {
     const auto job = number_in(query, "job");
     if (job && *job <= UINT32_MAX && watcher_.stop_machine(static_cast<std::uint32_t>(*job)))
       return said(202, "the machine has been told to end");
-    return said(404, "there is no such machine now");
+    constexpr std::string_view farm = "farm=";
+    if (query.starts_with(farm) && watcher_.stop_farm(query.substr(farm.size())))
+      return said(202, "the farm has been told to end");
+    return said(404, "there is no such machine now, and no such apfarm");
   }
 
   Watcher& watcher_;

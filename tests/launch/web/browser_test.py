@@ -67,6 +67,30 @@ class Browser(unittest.TestCase):
             self.assertNotIn("refused", text_of(re.search(r"<header.*?</header>", document, re.DOTALL)[0]))
 
 
+    def test_a_farm_with_failures(self):
+        with watched.Place(BIN) as place:
+            page = place.serve("--control")
+            go = place.folder / "go"
+            farm = place.start("apfarm", "-j", "2", f"test {{}} -ge 30 || exit $(({{}} % 5)); "
+                               f"until test -e {go}; do sleep 0.1; done", ":::", *range(1, 40))
+            page.wait_for(lambda state: state["farms"] and state["farms"][0]["running"] == 2
+                          and state["farms"][0]["failed"] == 24)
+            document, complaints = browse(page.url, "--dump-dom")
+            self.assertEqual(complaints, "", "the browser complains")
+            if PICTURE:
+                browse(page.url, f"--screenshot={PICTURE}.farm.png", "--hide-scrollbars")
+            farms = text_of(part(document, "farms"))
+            for shown in [f"process {farm.pid}", "running", "done 5 of 39", "failed 24", "running 2 on 2 workers",
+                          "waiting 8", "The last of 24 failures", "job 29 ended with 4: test 29", "End it"]:
+                self.assertIn(shown, farms)
+            self.assertIn("No machine of this user runs", text_of(part(document, "machines")))
+            go.write_text("")
+            page.wait_for(lambda state: state["farms"][0]["ended"])
+            document, _ = browse(page.url, "--dump-dom")
+            self.assertIn("status 24: 24 of 39 jobs failed", text_of(part(document, "farms")))
+            self.assertNotIn("End it", text_of(part(document, "farms")))
+
+
 if __name__ == "__main__":
     if BROWSER is None:
         print(f"skipped: needs the tool {' or '.join(BROWSERS)}")

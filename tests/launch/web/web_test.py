@@ -67,7 +67,59 @@ class Machines(PlaceTest):
         killed.kill()
         state = page.wait_for(lambda state: all(each["ended"] for each in state["machines"]))
         gone, = [each for each in state["machines"] if each["job"] == killed.pid]
-        self.assertEqual(gone["end"], {"status": None, "reason": "its aprun has gone without a word"})
+        self.assertEqual(gone["end"], {"status": None, "reason": "its process has gone without a word"})
+
+
+class Farms(PlaceTest):
+    def test_life_of_an_apfarm(self):
+        page = self.place.serve("--control")
+        go = self.place.folder / "go"
+        farm = self.place.start("apfarm", "-j", "3",
+                                f"test {{}} = 2 && exit 7; while ! test -e {go}; do sleep 0.01; done", ":::", *range(8))
+        state = page.wait_for(lambda state: state["farms"] and state["farms"][0]["failed"] == 1)
+        shown, = state["farms"]
+        self.assertEqual((shown["pid"], shown["kind"], shown["state"], shown["workers"], shown["total"]),
+                         (farm.pid, "apfarm", "running", 3, 8))
+        shown, = page.wait_for(lambda state: state["farms"][0]["running"] == 3)["farms"]
+        self.assertEqual((shown["queued"], shown["done"]), (4, 0))
+        self.assertRegex(shown["title"], "^test {} = 2 ")
+        failure, = shown["failures"]
+        self.assertRegex(failure["text"], "^job 3 ended with 7: test 2 = 2 ")
+        go.write_text("")
+        ended, = page.wait_for(lambda state: state["farms"][0]["ended"])["farms"]
+        self.assertEqual(farm.wait(watched.PATIENCE), 1)
+        self.assertEqual((ended["done"], ended["failed"], ended["running"], ended["queued"]), (7, 1, 0, 0))
+        self.assertEqual(ended["end"], {"status": 1, "reason": "1 of 8 jobs failed"})
+        self.assertEqual(list((self.place.runtime / "aplib").glob("*.farm")), [])
+
+    def test_ends_of_farms(self):
+        page = self.place.serve("--control")
+        stopped = self.place.start("apfarm", "sleep", ":::", "1000")
+        killed = self.place.start("apfarm", "sleep", ":::", "2000")
+        state = page.wait_for(lambda state: sum(each["running"] for each in state["farms"]) == 2)
+        identity, = [each["id"] for each in state["farms"] if each["pid"] == stopped.pid]
+        self.assertEqual(page.ask("stop?farm=x", "POST")[0], 404)
+        self.assertEqual(page.ask(f"stop?farm={identity}", "POST")[0], 202)
+        self.assertEqual(stopped.wait(watched.PATIENCE), 128 + signal.SIGTERM)
+        killed.kill()
+        state = page.wait_for(lambda state: len(state["farms"]) == 2 and all(each["ended"] for each in state["farms"]))
+        ends = {each["pid"]: each["end"] for each in state["farms"]}
+        self.assertEqual(ends[stopped.pid], {"status": 143, "reason": "ended by signal 15"})
+        self.assertEqual(ends[killed.pid], {"status": None, "reason": "its process has gone without a word"})
+        again = self.place.serve()
+        left, = again.wait_for(lambda state: state["farms"])["farms"]
+        self.assertEqual((left["state"], left["title"]), ("ended", "sleep"))
+
+    def test_what_is_no_tally_is_left_out(self):
+        folder = self.place.runtime / "aplib"
+        folder.mkdir(mode=0o700)
+        (folder / "1-abc.farm").write_bytes(b"x" * 100000)
+        (folder / "2-abc.farm").write_bytes(b"")
+        (folder / "3-abc.farm").mkdir()
+        (folder / "4-abc.farm").symlink_to("/dev/zero")
+        page = self.place.serve()
+        for _ in range(3):
+            self.assertEqual(page.state()["farms"], [])
 
 
 class Clients(PlaceTest):
