@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "aplib/options.hpp"
+#include "kernel/kept_programs.hpp"
 #include "kernel/placement.hpp"
 #include "kernel/programs.hpp"
 #include "loader/entry.hpp"
@@ -38,7 +39,8 @@ ProgramStart choose_start(const loader::Program& program, const ProgramRun& run)
 
 class LoadedRun {
  public:
-  LoadedRun(Machine::Impl& machine, const ProgramRun& run, OutputSink& output);
+  /// `kept`: null, or programs that need not be loaded.
+  LoadedRun(Machine::Impl& machine, const ProgramRun& run, OutputSink& output, KeptPrograms* kept = nullptr);
   ~LoadedRun();
 
   /// The resolved form of a file. The first request loads it. Throws Error.
@@ -87,6 +89,7 @@ class LoadedRun {
   void use_low_bodies();
 
   Machine::Impl& machine_;
+  KeptPrograms* const kept_;
   std::mutex mutex_;  // of programs_ and warned_
   std::shared_mutex
       life_;  // held shared while `output`, `run` and the machine are in use for a program, changed by end()

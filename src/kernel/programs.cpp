@@ -197,8 +197,8 @@ class LoadedRun::CellHost : public loader::CellServices {
   std::atomic<bool> told_of_heap_{false};
 };
 
-LoadedRun::LoadedRun(Machine::Impl& machine, const ProgramRun& what, OutputSink& sink)
-    : run(what), output(sink), machine_(machine) {
+LoadedRun::LoadedRun(Machine::Impl& machine, const ProgramRun& what, OutputSink& sink, KeptPrograms* kept)
+    : run(what), output(sink), machine_(machine), kept_(kept) {
   for (std::size_t number = 0; number <= run.others.size(); ++number)
     environments_.push_back(std::make_shared<std::vector<std::string>>(environment_with(numbered(number).variables)));
   hosts_.resize(std::size_t{cell_count_max} + 1);
@@ -215,11 +215,13 @@ bool LoadedRun::end() {
 std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file) {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const loader::Program>& program = programs_[file];
+  if (program == nullptr && kept_ != nullptr) program = kept_->find(file);
   if (program == nullptr) {
     loader::limit_debugger_list(machine_.options.debugger_images);
     std::shared_ptr<const loader::Program> loaded = loader::Program::load(file, load_options(machine_.options));
     loader::Instance::try_out(loaded);
     program = std::move(loaded);
+    if (kept_ != nullptr) kept_->keep(file, program);
   }
   if (program->has_low_memory()) use_low_bodies();
   return program;
@@ -353,9 +355,11 @@ void LoadedRun::finish(Machine::Impl& machine) {
   }
 }
 
-Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) {
+namespace {
+
+Report run_loaded(Machine& machine, const ProgramRun& run, OutputSink& output, KeptPrograms* kept) {
   Machine::Impl& impl = MachineAccess::impl(machine);
-  impl.loaded = std::make_unique<LoadedRun>(impl, run, output);
+  impl.loaded = std::make_unique<LoadedRun>(impl, run, output, kept);
   LoadedRun& loaded = *impl.loaded;
   const std::shared_ptr<const loader::Program> program = loaded.load(run.file);
   const ProgramStart start = choose_start(*program, run);
@@ -373,6 +377,16 @@ Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) 
   }
   loaded.finish(impl);
   return report;
+}
+
+}  // namespace
+
+Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output) {
+  return run_loaded(machine, run, output, nullptr);
+}
+
+Report run_program(Machine& machine, const ProgramRun& run, OutputSink& output, KeptPrograms& kept) {
+  return run_loaded(machine, run, output, &kept);
 }
 
 bool lend_thread_locals(const void* begin, std::size_t bytes) noexcept {

@@ -3,7 +3,7 @@
 """apfarm --in: jobs on the hosts of a pool, which are this computer with several keepers; what is killed on the way.
 
     pool_farm_test.py BIN [NAME]         BIN has apfarm, apctl and apkeeper
-    APLIB_FARM_KILLS=60 pool_farm_test.py BIN Deaths        a worker is killed each second, for a minute"""
+    TEST_FARM_KILLS=60 pool_farm_test.py BIN Deaths        a worker is killed each second, for a minute"""
 import json
 import os
 import random
@@ -22,7 +22,7 @@ import servers  # noqa: E402
 from servers import namespaces  # noqa: E402
 
 PATIENCE = 120
-KILLS = int(os.environ.get("APLIB_FARM_KILLS", "3"))
+KILLS = int(os.environ.get("TEST_FARM_KILLS", "3"))
 HOSTS = ("a", "b", "c")
 
 
@@ -203,10 +203,10 @@ class Deaths(PoolFarmTest):
     def test_random_workers(self):
         """Each second one is killed. Each job has one result, and few jobs run twice: at most those that were killed,
         and 2 %."""
-        seed = int(os.environ.get("APLIB_FARM_SEED", random.randrange(1 << 30)))
+        seed = int(os.environ.get("TEST_FARM_SEED", random.randrange(1 << 30)))
         chance = random.Random(seed)
         runs = self.folder.path / "runs"
-        count = KILLS * 6 * 50  # 50 ms each in six slots: about the time of all kills
+        count = KILLS * 6 * 20  # 50 ms each in six slots: the time of all kills
         made = self.start(f"echo {{}} >> {runs}; sleep 0.05; echo {{}}", ":::", *range(count))
         reader = []
         thread = threading.Thread(target=lambda: reader.extend(made.communicate()))

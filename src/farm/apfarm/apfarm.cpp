@@ -95,6 +95,7 @@ struct CommandLine {
   std::string pool;
   std::string folder;
   std::vector<std::string> base_files;
+  bool cells = false;
   std::string timeout;
   std::string halt;
   std::string separator = "\\n";
@@ -108,6 +109,7 @@ void add_options(CLI::App& app, CommandLine& line) {
   app.add_option("-j,--jobs,-P", line.jobs,
                  "Jobs at once, on each host: N, N% of the cores, +N, -N; 0: many. Default: 100%.");
   app.add_option("--in", line.pool, "Run jobs on the hosts of this pool (apctl up).");
+  app.add_flag("--cells", line.cells, "Run programs as cells, without a process for each, where they can be loaded.");
   app.add_option("--basefile,--bf", line.base_files, "With --in: a file or folder that goes to each host first.")
       ->allow_extra_args(false);
   app.add_option("--wd,--workdir", line.folder, "With --in: the folder in which jobs run.");
@@ -182,10 +184,14 @@ int run(int argc, char** argv) {
   Inputs inputs(std::move(words.sources), line.inputs);
   std::vector<std::unique_ptr<JobHost>> hosts;
   if (line.pool.empty()) {
-    hosts.push_back(std::make_unique<JobRunner>(JobRunner::Settings{
-        .slots = slots, .captures = !session.ungroup, .shell = usual_shell(), .owner = fmt::format("{}", ::getpid())}));
+    hosts.push_back(std::make_unique<JobRunner>(JobRunner::Settings{.slots = slots,
+                                                                    .captures = !session.ungroup,
+                                                                    .shell = usual_shell(),
+                                                                    .owner = fmt::format("{}", ::getpid()),
+                                                                    .cells = line.cells}));
   } else {
-    hosts = hosts_of_pool({.pool = line.pool, .jobs = line.jobs, .folder = line.folder, .files = line.base_files});
+    hosts = hosts_of_pool(
+        {.pool = line.pool, .jobs = line.jobs, .folder = line.folder, .cells = line.cells, .files = line.base_files});
   }
   return run_session(commands, inputs, session, std::move(hosts));
 }

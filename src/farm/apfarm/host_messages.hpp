@@ -49,9 +49,10 @@ struct BeginWork {
   std::string owner{};        ///< PARALLEL_PID
   std::uint64_t silence = 0;  ///< A worker that says nothing for so many nanoseconds is lost.
   bool has_files = false;     ///< A transfer follows.
+  bool cells = false;         ///< As of JobRunner.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.version, self.jobs, self.shell, self.owner, self.silence, self.has_files);
+    fields(self.version, self.jobs, self.shell, self.owner, self.silence, self.has_files, self.cells);
   }
 };
 

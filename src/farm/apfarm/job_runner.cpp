@@ -5,20 +5,27 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "aplib/error.hpp"
 #include "base/cpus.hpp"
+#include "base/os/local_socket.hpp"
 #include "base/text.hpp"
+#include "farm/apfarm/printer.hpp"
+#include "launch/program_path.hpp"
 
 extern "C" char** environ;
 
@@ -82,6 +89,56 @@ os::UniqueFd signals_as_file(std::initializer_list<int> numbers) {
   return descriptor;
 }
 
+std::string cell_program() {
+  const std::filesystem::path own = launch::own_program();
+  std::string program = (own.parent_path().parent_path() / "lib/aplib/farm-cell").string();
+  if (::access(program.c_str(), X_OK) == 0) return program;
+  throw Error(Errc::failed,
+              fmt::format("--cells needs {}, which is not there: is APlib installed completely?", program));
+}
+
+JobCell::JobCell(const std::string& program, const std::vector<char*>& environment, std::atomic<pid_t>* group) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) os::refuse_descriptor("a cell's socket");
+  socket_.reset(ends[0]);
+  const os::UniqueFd theirs(ends[1]);
+  process_.emplace(Command{.text = program, .words = {program}}, "/bin/sh", environment,
+                   JobStreams{.input = theirs.get(), .captures = false, .files = {}, .group = group});
+}
+
+bool JobCell::run(const JobOrder& order, int input, int output, int error) {
+  launch::wire::Bytes bytes;
+  append_message(bytes,
+                 CellJob{.words = order.command.words, .sequence = order.sequence, .slot_number = order.slot_number});
+  const std::array<int, CellJob::descriptors> descriptors{input, output, error};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof descriptors)> control{};
+  iovec first{bytes.data(), 1};
+  msghdr message{};
+  message.msg_iov = &first;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof descriptors);
+  std::memcpy(CMSG_DATA(head), descriptors.data(), sizeof descriptors);
+  ssize_t sent = 0;
+  do {
+    sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  // It has nothing else to do than to read.
+  return sent == 1 && os::send_all(socket_.get(), std::span(bytes).subspan(1));
+}
+
+std::optional<CellEnded> JobCell::hear() {
+  std::array<std::byte, 256> piece;
+  const ssize_t got = ::recv(socket_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+  if (got <= 0) return std::nullopt;
+  stream_.add(std::span(piece).first(static_cast<std::size_t>(got)));
+  return stream_.next<CellEnded>();
+}
+
 /// The program's environment, with what differs from job to job.
 class JobRunner::Environment {
  public:
@@ -110,7 +167,8 @@ JobRunner::JobRunner(const Settings& settings)
     : settings_(settings),
       ends_(signals_as_file({SIGCHLD})),
       no_input_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
-      guard_(settings.slots),
+      guard_(2 * settings.slots),
+      cell_program_(settings.cells ? cell_program() : ""),
       environment_(std::make_unique<Environment>(settings.owner)),
       slots_(settings.slots) {
   news_.came = slots_.size();
@@ -118,10 +176,18 @@ JobRunner::JobRunner(const Settings& settings)
 
 JobRunner::~JobRunner() {
   for (Slot& slot : slots_) {
+    end_cell(slot);
     if (!slot.process) continue;
     slot.process->signal(SIGKILL);
     ::waitpid(slot.process->pid(), nullptr, 0);
   }
+}
+
+void JobRunner::signal(Slot& slot, int number) {
+  if (slot.in_cell)
+    slot.cell->signal(number);
+  else
+    slot.process->signal(number);
 }
 
 void JobRunner::give(std::size_t index, JobOrder order) {
@@ -141,6 +207,7 @@ void JobRunner::begin(Slot& slot) {
     slot.begun = time_now();
     slot.start = wall_seconds();
   }
+  if (begin_in_cell(slot)) return;
   JobStreams streams{.input = order.input >= 0 ? order.input : no_input_.get(),
                      .captures = settings_.captures,
                      .files = std::move(slot.files),
@@ -156,12 +223,55 @@ void JobRunner::begin(Slot& slot) {
   }
 }
 
+/// False: it needs a process.
+bool JobRunner::begin_in_cell(Slot& slot) {
+  const JobOrder& order = slot.orders.front();
+  if (cell_program_.empty() || order.command.words.empty() || not_cells_.contains(order.command.words[0])) return false;
+  try {
+    // A cell that has gone meanwhile is replaced once.
+    for (int attempt = 0; attempt < 2 && !slot.in_cell; ++attempt) {
+      if (!slot.cell) slot.cell.emplace(cell_program_, environment_->of(order), &cell_group(slot));
+      std::array<int, 2> outputs{STDOUT_FILENO, STDERR_FILENO};
+      for (std::size_t i = 0; i < outputs.size() && settings_.captures; ++i) {
+        if (!slot.files[i]) slot.files[i] = make_job_file();
+        outputs[i] = slot.files[i].get();
+      }
+      const int input = order.input >= 0 ? order.input : no_input_.get();
+      slot.in_cell = slot.cell->run(order, input, outputs[0], outputs[1]);
+      if (!slot.in_cell) end_cell(slot);
+    }
+  } catch (const Error&) {
+    return false;  // a process may be possible, or says why not
+  }
+  return slot.in_cell;
+}
+
+void JobRunner::end_in_cell(Slot& slot, const CellEnded& ended) {
+  slot.in_cell = false;
+  if (ended.spent || slot.stopping) end_cell(slot);
+  if (!ended.loaded && !slot.stopping) {
+    not_cells_.insert(slot.orders.front().command.words[0]);
+    begin(slot);
+    return;
+  }
+  conclude(slot, {.begun = true, .exit_value = ended.exit_value});
+}
+
+/// Kills it, with what programs have left there.
+void JobRunner::end_cell(Slot& slot) {
+  if (!slot.cell) return;
+  slot.cell->signal(SIGKILL);
+  cell_group(slot).store(0, std::memory_order_release);
+  ::waitpid(slot.cell->pid(), nullptr, 0);
+  slot.cell.reset();
+}
+
 /// Slots whose process could not be started.
 void JobRunner::begin_waiting() {
   if (!starts_wait_ || paused_) return;
   starts_wait_ = false;
   for (Slot& slot : slots_) {
-    if (!slot.orders.empty() && !slot.process) begin(slot);
+    if (!slot.orders.empty() && !runs(slot)) begin(slot);
   }
 }
 
@@ -171,9 +281,9 @@ void JobRunner::stop(std::size_t index, TaskNumber task, Stop how) {
   const auto order = std::ranges::find(slot.orders, task, &JobOrder::task);
   if (order == slot.orders.end()) return;
   const bool is_first = order == slot.orders.begin();
-  if (is_first && slot.process) {
+  if (is_first && runs(slot)) {
     if (how == Stop::term && !slot.stopping) end_early(slot);
-    if (how == Stop::kill) slot.process->signal(SIGKILL);
+    if (how == Stop::kill) signal(slot, SIGKILL);
   } else if (is_first) {
     conclude(slot, {});
   } else {
@@ -184,8 +294,8 @@ void JobRunner::stop(std::size_t index, TaskNumber task, Stop how) {
 
 void JobRunner::end_early(Slot& slot) {
   slot.stopping = true;
-  slot.process->signal(SIGTERM);
-  slot.process->signal(SIGCONT);  // a stopped one would not hear it
+  signal(slot, SIGTERM);
+  signal(slot, SIGCONT);  // a stopped one would not hear it
   slot.kill_at = time_now() + grace;
   killing_ = true;
 }
@@ -199,6 +309,8 @@ void JobRunner::conclude(Slot& slot, JobEnd end) {
   if (slot.process && settings_.captures) {
     slot.files = slot.process->unused_files();
     if (!slot.files[JobProcess::output]) end.files = slot.process->take_files();
+  } else if (settings_.captures && (bytes_of_file(slot.files[0].get()) + bytes_of_file(slot.files[1].get()) != 0)) {
+    end.files = std::move(slot.files);
   }
   news_.ends.push_back(std::move(end));
   slot.process.reset();
@@ -209,7 +321,12 @@ void JobRunner::conclude(Slot& slot, JobEnd end) {
   if (!slot.orders.empty()) begin(slot);
 }
 
-void JobRunner::add_waits(std::vector<pollfd>& waits) const { waits.push_back({ends_.get(), POLLIN, 0}); }
+void JobRunner::add_waits(std::vector<pollfd>& waits) const {
+  waits.push_back({ends_.get(), POLLIN, 0});
+  for (const Slot& slot : slots_) {
+    if (slot.in_cell) waits.push_back({slot.cell->descriptor(), POLLIN, 0});
+  }
+}
 
 std::optional<Time> JobRunner::next_time() const {
   if (news_.came || !news_.ends.empty()) return Time{0};
@@ -217,7 +334,7 @@ std::optional<Time> JobRunner::next_time() const {
   const auto also = [&](Time time) { until = until ? std::min(*until, time) : time; };
   if (killing_) {
     for (const Slot& slot : slots_) {
-      if (slot.process && slot.kill_at != Time::max()) also(slot.kill_at);
+      if (runs(slot) && slot.kill_at != Time::max()) also(slot.kill_at);
     }
   }
   if (starts_wait_ && !paused_) also(time_now() + start_again);
@@ -225,6 +342,10 @@ std::optional<Time> JobRunner::next_time() const {
 }
 
 void JobRunner::work(Time now, std::span<const pollfd> waits, HostNews& news) {
+  for (Slot& slot : slots_) {
+    if (!slot.in_cell) continue;
+    if (const auto ended = slot.cell->hear()) end_in_cell(slot, *ended);
+  }
   if (waits.empty() || waits[0].revents != 0) reap();
   pass_time(now);
   begin_waiting();
@@ -235,9 +356,9 @@ void JobRunner::pass_time(Time now) {
   if (!killing_) return;
   killing_ = false;
   for (Slot& slot : slots_) {
-    if (!slot.process || slot.kill_at == Time::max()) continue;
+    if (!runs(slot) || slot.kill_at == Time::max()) continue;
     if (slot.kill_at <= now) {
-      slot.process->signal(SIGKILL);
+      signal(slot, SIGKILL);
       slot.kill_at = Time::max();
     } else {
       killing_ = true;
@@ -252,9 +373,14 @@ void JobRunner::reap() {
   for (;;) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
-    const auto slot = std::ranges::find_if(
-        slots_, [&](const Slot& each) { return each.process && each.process->pid() == info.si_pid; });
-    if (slot != slots_.end()) {
+    const auto slot = std::ranges::find_if(slots_, [&](const Slot& each) {
+      return (each.process && each.process->pid() == info.si_pid) || (each.cell && each.cell->pid() == info.si_pid);
+    });
+    const bool is_cell = slot != slots_.end() && slot->cell && slot->cell->pid() == info.si_pid;
+    if (is_cell) {
+      slot->cell->signal(SIGKILL);
+      cell_group(*slot).store(0, std::memory_order_release);
+    } else if (slot != slots_.end()) {
       if (slot->stopping) slot->process->signal(SIGKILL);  // what is left of its group
       // Before the number is another's.
       guard_.group(index_of(*slot)).store(0, std::memory_order_release);
@@ -262,6 +388,9 @@ void JobRunner::reap() {
     int status = 0;
     ::waitpid(info.si_pid, &status, 0);
     if (slot == slots_.end()) continue;
+    // The program has taken the cell with it, as by a crash or exec.
+    if (is_cell) slot->cell.reset();
+    if (is_cell && !std::exchange(slot->in_cell, false)) continue;
     conclude(*slot, {.begun = true,
                      .exit_value = WIFEXITED(status) ? WEXITSTATUS(status) : 0,
                      .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0});

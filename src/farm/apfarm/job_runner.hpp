@@ -2,14 +2,19 @@
 // JobRunner: runs jobs as processes of this computer, one in each slot at a time.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <deque>
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/os/descriptor.hpp"
+#include "farm/apfarm/cell_messages.hpp"
 #include "farm/apfarm/job_host.hpp"
 #include "farm/apfarm/job_process.hpp"
 
@@ -23,6 +28,32 @@ namespace aplib::farm {
 [[nodiscard]] os::UniqueFd signals_as_file(std::initializer_list<int> numbers);
 [[nodiscard]] Time time_now();
 
+/// Where the program of a cell is, beside this one. Throws Error(failed) when it is not there.
+[[nodiscard]] std::string cell_program();
+
+/// A process with a machine of one cell, which runs program files one after the other without a fork
+/// (src/farm/cells). A program that takes the process with it costs a new one.
+class JobCell {
+ public:
+  /// Starts it. Throws as JobProcess.
+  JobCell(const std::string& program, const std::vector<char*>& environment, std::atomic<pid_t>* group);
+
+  /// REQUIRES: it has none. False: it has gone.
+  [[nodiscard]] bool run(const JobOrder& order, int input, int output, int error);
+  /// Readable when the job has ended.
+  [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
+  /// Nothing: it has not ended, or the process has.
+  [[nodiscard]] std::optional<CellEnded> hear();
+
+  [[nodiscard]] pid_t pid() const noexcept { return process_->pid(); }
+  void signal(int number) const noexcept { process_->signal(number); }
+
+ private:
+  os::UniqueFd socket_;
+  std::optional<JobProcess> process_;
+  MessageStream stream_;
+};
+
 /// Once per process: it takes SIGCHLD.
 class JobRunner final : public JobHost {
  public:
@@ -31,6 +62,7 @@ class JobRunner final : public JobHost {
     bool captures = true;  ///< Else jobs write where this process does.
     std::string shell = "/bin/sh";
     std::string owner{};  ///< PARALLEL_PID
+    bool cells = false;   ///< Programs that a cell can run need no process.
   };
   explicit JobRunner(const Settings& settings);
   ~JobRunner() override;
@@ -53,6 +85,8 @@ class JobRunner final : public JobHost {
   struct Slot {
     std::deque<JobOrder> orders{};  // the first one runs, or waits for room for a process
     std::optional<JobProcess> process{};
+    std::optional<JobCell> cell{};
+    bool in_cell = false;         // the first one runs there
     JobFiles files{};             // for the next one
     std::optional<Time> begun{};  // of the first one, or of the first attempt to start it
     double start = 0;
@@ -61,7 +95,15 @@ class JobRunner final : public JobHost {
   };
 
   [[nodiscard]] std::size_t index_of(const Slot& slot) const { return static_cast<std::size_t>(&slot - slots_.data()); }
+  [[nodiscard]] static bool runs(const Slot& slot) noexcept { return slot.process || slot.in_cell; }
   void begin(Slot& slot);
+  [[nodiscard]] bool begin_in_cell(Slot& slot);
+  void end_in_cell(Slot& slot, const CellEnded& ended);
+  void end_cell(Slot& slot);
+  [[nodiscard]] std::atomic<pid_t>& cell_group(const Slot& slot) {
+    return guard_.group(slots_.size() + index_of(slot));
+  }
+  static void signal(Slot& slot, int number);
   void begin_waiting();
   void end_early(Slot& slot);
   void conclude(Slot& slot, JobEnd end);
@@ -72,7 +114,9 @@ class JobRunner final : public JobHost {
   const Settings settings_;
   os::UniqueFd ends_;
   os::UniqueFd no_input_;
-  GroupGuard guard_;
+  GroupGuard guard_;                 // of each slot, its process, and behind them of each its cell
+  const std::string cell_program_;   // empty: no cells
+  std::set<std::string> not_cells_;  // programs
   std::unique_ptr<Environment> environment_;
   std::vector<Slot> slots_;
   HostNews news_;  // for the next work()

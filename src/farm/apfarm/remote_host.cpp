@@ -324,7 +324,8 @@ std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings
                         .shell = shell == nullptr ? "" : shell,
                         .owner = fmt::format("{}", ::getpid()),
                         .silence = static_cast<std::uint64_t>(pool.cluster().options.peer_timeout.count()),
-                        .has_files = !settings.files.empty()};
+                        .has_files = !settings.files.empty(),
+                        .cells = settings.cells};
   const auto manifest = manifest_of(settings.files);
   std::vector<std::unique_ptr<JobHost>> hosts;
   for (std::size_t i = 0; i < pool.hosts().size(); ++i) {
