@@ -221,6 +221,13 @@ struct Sample {
   std::uint64_t cpu_microseconds;
 };
 
+/// Of a process, each second since the look before.
+struct Rates {
+  double sent = 0;
+  double received = 0;
+  double cores = 0;
+};
+
 struct Machine {
   std::uint32_t job = 0;
   double begun = 0;  // wall clock, as all times here
@@ -230,6 +237,7 @@ struct Machine {
   Tasks tasks{};
   std::string no_tasks{};  // why there are none
   std::deque<Sample> samples{};
+  std::vector<Rates> rates{};  // by process; empty: not known yet
   bool silent = false;
   bool asked_status = false;  // under way
   bool asked_tasks = false;
@@ -278,7 +286,9 @@ std::string json_strings(const std::vector<std::string>& texts) {
   return '[' + list + ']';
 }
 
-std::string process_json(const wire::MachineStatus& status, std::size_t p) {
+std::string process_json(const Machine& machine, std::size_t p) {
+  const wire::MachineStatus& status = *machine.status;
+  const Rates rates = p < machine.rates.size() && !machine.ended ? machine.rates[p] : Rates{};
   const wire::ProcessStatus& process = status.processes[p];
   std::string routes;
   for (const wire::Route& route : process.node.routes) {
@@ -289,11 +299,12 @@ std::string process_json(const wire::MachineStatus& status, std::size_t p) {
   const auto cells = carries ? status.cells.cells_of(static_cast<std::uint32_t>(p)) : std::span<const std::uint32_t>();
   return fmt::format(
       R"({{"name":{},"computer":{},"pid":{},"address":{},"state":{},"cells":{},"cell_numbers":{},"frames_sent":{},)"
-      R"("frames_received":{},"bytes_sent":{},"bytes_received":{},"refused":{},"cpu_seconds":{:.3f},"routes":[{}]}})",
+      R"("frames_received":{},"bytes_sent":{},"bytes_received":{},"refused":{},"cpu_seconds":{:.3f},"sends":{:.0f},)"
+      R"("receives":{:.0f},"cores_busy":{:.2f},"routes":[{}]}})",
       json_string(process.name), json_string(process.computer), process.pid, json_string(process.address),
       json_string(process.state), cells.size(), json_string(ranges_text(cells)), process.node.frames_sent,
       process.node.frames_received, process.node.bytes_sent, process.node.bytes_received, process.node.refused,
-      static_cast<double>(process.node.cpu_microseconds) * 1e-6, routes);
+      static_cast<double>(process.node.cpu_microseconds) * 1e-6, rates.sent, rates.received, rates.cores, routes);
 }
 
 std::string tasks_json(const Machine& machine) {
@@ -315,7 +326,7 @@ std::string machine_json(const Machine& machine) {
   std::string processes;
   for (std::size_t p = 0; p < status.processes.size(); ++p) {
     strangers += status.processes[p].node.refused;
-    if (p < processes_max) processes += (p == 0 ? "" : ",") + process_json(status, p);
+    if (p < processes_max) processes += (p == 0 ? "" : ",") + process_json(machine, p);
   }
   std::string end = "null";
   if (machine.ended && !machine.end)
@@ -482,6 +493,7 @@ struct Watcher::Impl {
           note({now, who, "state", fmt::format("{}: {}", process.name, process.state)});
       }
     }
+    take_rates(machine, status, now);
     Sample sample{.time = now, .bytes = 0, .frames = 0, .cpu_microseconds = 0};
     for (const wire::ProcessStatus& process : status.processes) {
       sample.bytes += process.node.bytes_sent;
@@ -491,6 +503,23 @@ struct Watcher::Impl {
     machine.samples.push_back(sample);
     if (machine.samples.size() > samples_max) machine.samples.pop_front();
     machine.status = std::move(status);
+  }
+
+  static void take_rates(Machine& machine, const wire::MachineStatus& status, double now) {
+    const double time = machine.samples.empty() ? 0 : now - machine.samples.back().time;
+    machine.rates.clear();
+    if (!machine.status || time <= 0 || machine.status->processes.size() != status.processes.size()) return;
+    for (std::size_t p = 0; p < status.processes.size(); ++p) {
+      const wire::NodeState& is = status.processes[p].node;
+      const wire::NodeState& was = machine.status->processes[p].node;
+      // A node that has ended tells nothing any more.
+      const auto per_second = [time](std::uint64_t after, std::uint64_t before) {
+        return after < before ? 0 : static_cast<double>(after - before) / time;
+      };
+      machine.rates.push_back({.sent = per_second(is.bytes_sent, was.bytes_sent),
+                               .received = per_second(is.bytes_received, was.bytes_received),
+                               .cores = per_second(is.cpu_microseconds, was.cpu_microseconds) * 1e-6});
+    }
   }
 
   void ask_tasks(const std::shared_ptr<Machine>& machine) {

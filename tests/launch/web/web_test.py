@@ -39,6 +39,8 @@ class Machines(PlaceTest):
         history = grown["machines"][0]["history"]
         self.assertEqual(sorted(history["time"]), history["time"])
         self.assertGreater(grown["machines"][0]["processes"][0]["cpu_seconds"], 0)
+        for rate in ("sends", "receives", "cores_busy"):
+            self.assertLess(grown["machines"][0]["processes"][0][rate], 1e9)
 
         self.assertEqual(page.ask("stop?job=1", "POST")[0], 404)
         self.assertEqual(page.ask(f"stop?job={machine.pid}", "POST")[0], 202)
