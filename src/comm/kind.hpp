@@ -32,6 +32,7 @@ struct PortSettings {
   std::uint32_t streams = 0;  ///< Option of tcp.
   std::string provider;       ///< Option of rdma: libfabric's provider, or empty: the best.
   std::chrono::milliseconds peer_timeout{10'000};
+  std::chrono::milliseconds resume_time{30'000};  ///< Option of tcp.
 };
 
 /// How a process and another one come to their connection, as this process sees it. The launcher finds out which ways

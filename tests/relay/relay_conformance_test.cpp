@@ -10,6 +10,9 @@ namespace {
 
 using Kind = Way::Kind;
 
+/// Who is gone comes to no relay, so the others wait for it.
+constexpr std::chrono::milliseconds resume_time{300};
+
 /// Of a pair, the process with the even number, or else the lower one, reaches the other.
 Kind reverse_way(Peer self, Peer peer) {
   const bool other = self % 2 == peer % 2;
@@ -19,6 +22,7 @@ Kind reverse_way(Peer self, Peer peer) {
 
 [[maybe_unused]] std::unique_ptr<Net> reverse_net(std::uint32_t processes) {
   TcpNetOptions options;
+  options.resume_time = resume_time;
   options.way = [](Peer self, Peer peer) { return Way{.kind = reverse_way(self, peer)}; };
   return std::make_unique<TcpNet>(processes, options);
 }
@@ -47,7 +51,7 @@ class RelayNet final : public Net {
 
  private:
   TcpNetOptions options(bool chain, Secure secure) {
-    TcpNetOptions options{.secure = secure};
+    TcpNetOptions options{.secure = secure, .resume_time = resume_time};
     options.way = [this, chain](Peer self, Peer peer) {
       const std::size_t relay = chain && self > peer ? 2 : 0;
       return Way{.kind = Kind::relay, .place = relays_[relay].endpoint(), .relay = "gate"};

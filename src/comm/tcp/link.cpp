@@ -132,12 +132,16 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
 }
 
 void Link::send_connected(std::span<const std::byte, frame_header_bytes> header, std::span<const std::byte> body) {
-  Lane& lane = *lanes_[0];
+  if (lanes_) [[unlikely]] {
+    lanes_->send(header, body);
+    return note_queued();
+  }
+  Lane& lane = *lane_;
   if (body.size() < hold_below_bytes) {
     const bool alone = lane.out.empty() && cycles() - last_write_ >= hold_within_cycles;
     if (!alone) {
       lane.out.append(header, body);
-      if (!lane.full && lane.out.bytes() >= held_bytes_max) write_lane(lane);
+      if (!lane.full && lane.out.bytes() >= held_bytes_max) write_lane();
       note_queued();
       return;
     }
@@ -146,51 +150,31 @@ void Link::send_connected(std::span<const std::byte, frame_header_bytes> header,
       std::array<std::byte, frame_header_bytes + together_max> together;
       std::memcpy(together.data(), header.data(), header.size());
       if (!body.empty()) std::memcpy(together.data() + header.size(), body.data(), body.size());
-      Outgoing part{&lane, std::span(together).first(header.size() + body.size()), {}};
-      push({&part, 1});
+      push({std::span(together).first(header.size() + body.size()), {}});
     } else {
-      Outgoing part{&lane, header, body};
-      push({&part, 1});
+      push({header, body});
     }
     // The clock runs from the end of the write, which may itself take longer than frames are held. The receiver then
     // has the frame already, and loses nothing.
     last_write_ = cycles();
     return;
   }
-  if (lanes_.size() == 1 || body.size() < Split::from_bytes) {
-    Outgoing part{&lane, header, body};
-    push({&part, 1});
-    return;
-  }
-  std::vector<Outgoing> parts;
-  parts.reserve(lanes_.size());
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    const Split::Part part = Split::part(body.size(), lanes_.size(), i);
-    parts.push_back(
-        {lanes_[i].get(), i == 0 ? header : std::span<const std::byte>(), body.subspan(part.offset, part.bytes)});
-  }
-  push(parts);
+  push({header, body});
 }
 
-/// Sends the parts from where they lie, each behind the bytes that are queued on its lane, while the system takes them,
-/// and a little longer. Then copies the rest.
-void Link::push(std::span<Outgoing> parts) {
+/// Sends the frame from where it lies, behind the bytes that are queued, while the system takes them, and a little
+/// longer. Then copies the rest.
+void Link::push(Outgoing frame) {
   Clock::time_point stuck_since{};
   while (true) {
-    bool moved = false;
-    std::size_t left = 0;
-    for (Outgoing& part : parts) {
-      if (part.bytes() == 0) continue;
-      moved |= push_some(part);
-      if (broken_) return;
-      left += part.bytes();
-    }
-    if (left == 0) return note_queued();
+    const bool moved = push_some(frame);
+    if (broken_) return;
+    if (frame.bytes() == 0) return note_queued();
     if (moved) {
       stuck_since = {};
       continue;
     }
-    if (left < patience_from_bytes) break;
+    if (frame.bytes() < patience_from_bytes) break;
     const Clock::time_point now = Clock::now();
     if (stuck_since == Clock::time_point{}) stuck_since = now;
     if (now - stuck_since >= patience) break;
@@ -199,11 +183,8 @@ void Link::push(std::span<Outgoing> parts) {
     for (int i = 0; i < rounds; ++i) cpu_relax();
   }
   try {
-    for (const Outgoing& part : parts) {
-      if (part.bytes() == 0) continue;
-      part.lane->out.append(part.header, part.body);
-      set_full(*part.lane, true);
-    }
+    lane_->out.append(frame.header, frame.body);
+    set_full(true);
   } catch (const std::bad_alloc&) {
     // A part of the frame may have gone out. The rest never will.
     break_off("no memory here for what it has not taken");
@@ -212,33 +193,34 @@ void Link::push(std::span<Outgoing> parts) {
   note_queued();
 }
 
-/// Makes one write of the lane's queue and then the part, from which the bytes sent are removed. Returns whether any
-/// went out.
-bool Link::push_some(Outgoing& part) noexcept {
+/// Makes one write of the queue and then the frame, from which the bytes sent are removed. Returns whether any went
+/// out.
+bool Link::push_some(Outgoing& frame) noexcept {
   constexpr std::size_t queued_pieces_max = 14;
   std::array<iovec, queued_pieces_max + 2> pieces;
-  OutQueue& out = part.lane->out;
+  OutQueue& out = lane_->out;
   std::size_t count = out.peek(std::span(pieces).first(queued_pieces_max));
   std::size_t covered = 0;
   for (std::size_t i = 0; i < count; ++i) covered += pieces[i].iov_len;
   if (covered == out.bytes()) {
-    for (const std::span<const std::byte> bytes : {part.header, part.body})
+    for (const std::span<const std::byte> bytes : {frame.header, frame.body})
       if (!bytes.empty()) pieces[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
   }
-  const Stream::Result result = part.lane->stream->write(std::span(pieces).first(count));
+  const Stream::Result result = lane_->stream->write(std::span(pieces).first(count));
   add(writes_, 1);
-  if (result.kind == Stream::Kind::failed) break_off([&] { return part.lane->stream->failure(); });
+  if (result.kind == Stream::Kind::failed) break_off([&] { return lane_->stream->failure(); });
   if (result.kind != Stream::Kind::moved) return false;
   std::size_t bytes = result.bytes - out.remove(result.bytes);
-  part.header = behind(part.header, bytes);
-  part.body = behind(part.body, bytes);
-  if (part.bytes() == 0 && part.lane->full) set_full(*part.lane, false);
+  frame.header = behind(frame.header, bytes);
+  frame.body = behind(frame.body, bytes);
+  if (frame.bytes() == 0 && lane_->full) set_full(false);
   return true;
 }
 
-void Link::write_lane(Lane& lane) noexcept {
+void Link::write_lane() noexcept {
   constexpr std::size_t pieces_max = 16;
   std::array<iovec, pieces_max> pieces;
+  Lane& lane = *lane_;
   while (!lane.out.empty()) {
     const std::size_t count = lane.out.peek(pieces);
     std::size_t bytes = 0;
@@ -246,12 +228,21 @@ void Link::write_lane(Lane& lane) noexcept {
     const Stream::Result result = lane.stream->write(std::span(pieces).first(count));
     add(writes_, 1);
     if (result.kind == Stream::Kind::failed) return break_off([&] { return lane.stream->failure(); });
-    if (result.kind != Stream::Kind::moved) return set_full(lane, true);
+    if (result.kind != Stream::Kind::moved) return set_full(true);
     lane.out.remove(result.bytes);
     last_write_ = cycles();
-    if (result.bytes < bytes) return set_full(lane, true);
+    if (result.bytes < bytes) return set_full(true);
   }
-  set_full(lane, false);
+  set_full(false);
+}
+
+/// A long link.
+void Link::write_lanes() noexcept {
+  try {
+    lanes_->write();
+  } catch (const std::bad_alloc&) {
+    break_off("no memory here for what it has not taken");
+  }
 }
 
 void Link::write(bool also_full) noexcept {
@@ -269,29 +260,35 @@ void Link::write(bool also_full) noexcept {
   }
   writes_later_ = false;
   if (state_locked() != State::up || broken_) return;
-  for (const auto& lane : lanes_) {
-    if (!lane->out.empty() && (also_full || !lane->full)) write_lane(*lane);
-    if (broken_) return;
+  if (lanes_) {
+    write_lanes();
+  } else if (!lane_->out.empty() && (also_full || !lane_->full)) {
+    write_lane();
   }
-  note_queued();
+  if (!broken_) note_queued();
 }
 
 /// Call after every change of the queue.
 void Link::note_queued() noexcept {
   std::size_t bytes = early_bytes();
-  for (const auto& lane : lanes_) bytes += lane->out.bytes();
+  if (lane_) {
+    bytes += lane_->out.bytes();
+  } else if (lanes_) {
+    bytes += lanes_->waiting();
+  }
   queued_.store(bytes, std::memory_order_relaxed);
   if (bytes == 0 || writes_later_ || state_locked() != State::up) return;
   writes_later_ = true;
   poller_.add_writer(this);
 }
 
-void Link::set_full(Lane& lane, bool full) noexcept {
-  lane.full = full;
-  watch(lane);
+void Link::set_full(bool full) noexcept {
+  lane_->full = full;
+  watch();
 }
 
-void Link::watch(Lane& lane) noexcept {
+void Link::watch() noexcept {
+  Lane& lane = *lane_;
   const std::uint32_t wanted =
       (lane.reading && !lane.polled ? std::uint32_t{EPOLLIN} : 0U) | (lane.full ? std::uint32_t{EPOLLOUT} : 0U);
   if (poller_.watch(lane.stream->socket(), this, lane.watched, wanted)) {
@@ -304,12 +301,11 @@ void Link::watch(Lane& lane) noexcept {
   }
 }
 
-/// The first lane: the others are read only while a body comes by them.
 void Link::set_polled(bool polled) noexcept {
-  if (lanes_.empty() || lanes_[0]->polled == polled) return;
-  lanes_[0]->polled = polled;
+  if (!lane_ || lane_->polled == polled) return;
+  lane_->polled = polled;
   poller_.count_unwatched(polled ? 1 : -1);
-  if (state_locked() == State::up) watch(*lanes_[0]);
+  if (state_locked() == State::up) watch();
 }
 
 void Link::unwatch() noexcept {
@@ -327,18 +323,20 @@ void Link::watch_again() noexcept {
 
 void Link::drop_queues() noexcept {
   drop_early();
-  for (const auto& lane : lanes_) {
-    lane->out.clear();
-    lane->full = false;
+  if (lane_) {
+    lane_->out.clear();
+    lane_->full = false;
+  } else if (lanes_) {
+    lanes_->drop();
   }
   queued_.store(0, std::memory_order_relaxed);
 }
 
 /// Earlier bytes of the peer may still lie in the sockets. The polling thread takes them, and then ends the link.
 void Link::stop_writing() noexcept {
-  for (const auto& lane : lanes_) {
-    lane->full = false;
-    watch(*lane);
+  if (lane_) {
+    lane_->full = false;
+    watch();
   }
   drop_queues();
 }
@@ -350,7 +348,12 @@ Link::State Link::state() const {
 
 std::size_t Link::streams() const {
   const std::lock_guard hold(lock_);
-  return lanes_.size();
+  return lanes_ ? lanes_->standing() : lane_ ? 1 : 0;
+}
+
+bool Link::is_cut() const {
+  const std::lock_guard hold(lock_);
+  return lanes_ && state_locked() == State::up && lanes_->standing() == 0;
 }
 
 void Link::count(Traffic& into) const noexcept {
@@ -359,23 +362,62 @@ void Link::count(Traffic& into) const noexcept {
   into.frames_received += frames_received_.load(counting);
   into.bytes_received += bytes_received_.load(counting);
   into.system_calls += writes_.load(counting) + reads_.load(counting);
+  const std::lock_guard hold(lock_);
+  if (lanes_) into.system_calls += lanes_->calls();
 }
 
-Link::Answer Link::take_call(Peer self) {
+Link::Answer Link::take_call(Peer self, bool is_long) {
   const std::lock_guard hold(lock_);
+  const bool more = state_locked() == State::gathering || (state_locked() == State::up && lanes_);
+  if (is_long && more && !broken_) return Answer::taken;
   return comm::Link::take_call(self);
 }
 
-bool Link::connect(std::vector<std::unique_ptr<Stream>> streams) {
-  std::vector<std::unique_ptr<Lane>> lanes;
-  for (auto& stream : streams) {
-    lanes.push_back(std::make_unique<Lane>());
-    lanes.back()->stream = std::move(stream);
-  }
+bool Link::has_ended() const {
+  const std::lock_guard hold(lock_);
+  return state_locked() == State::over || broken_;
+}
+
+bool Link::connect(std::unique_ptr<Stream> stream) {
+  auto lane = std::make_unique<Lane>();
+  lane->stream = std::move(stream);
   const std::lock_guard hold(lock_);
   if (state_locked() == State::over || broken_) return false;
-  lanes_ = std::move(lanes);
+  lane_ = std::move(lane);
   if (!come_up()) return false;
+  send_early();
+  if (broken_) return true;
+  if (!lane_->full) write_lane();
+  if (!broken_) note_queued();
+  return true;
+}
+
+bool Link::connect_long(std::unique_ptr<Stream> stream, unsigned fixed, const std::function<void()>& ask) {
+  const std::lock_guard hold(lock_);
+  if (state_locked() == State::over || broken_) return false;
+  const bool first = !lanes_;
+  const bool ahead = stream->read_ahead();
+  try {
+    if (first) lanes_ = std::make_unique<Lanes>(lock_, ask, fixed);
+    if (first && !come_up()) return false;
+    if (!lanes_->add(std::move(stream))) {
+      break_off([reason = errno] {
+        return "its connection cannot be watched here: " + std::generic_category().message(reason);
+      });
+    }
+  } catch (const std::bad_alloc&) {
+    break_off("no memory here for its connection");
+  } catch (const Error& error) {
+    break_off(error.what());
+  }
+  if (first && !broken_) send_early();
+  if (!broken_) note_queued();
+  if (ahead) poller_.wake();  // bytes have come with the handshake, of which the system does not tell
+  return true;
+}
+
+/// What was sent before it was up.
+void Link::send_early() noexcept {
   try {
     while (!broken_) {
       const std::optional<EarlyFrame> frame = take_early();
@@ -387,11 +429,16 @@ bool Link::connect(std::vector<std::unique_ptr<Stream>> streams) {
   } catch (const std::bad_alloc&) {
     break_off("no memory here for what it has not taken");
   }
-  if (broken_) return true;
-  for (const auto& lane : lanes_)
-    if (!lane->full) write_lane(*lane);
-  if (!broken_) note_queued();
-  return true;
+}
+
+Lanes::Need Link::need() const {
+  const std::lock_guard hold(lock_);
+  return lanes_ && state_locked() == State::up && !broken_ ? lanes_->need() : Lanes::Need{};
+}
+
+void Link::limit_streams() noexcept {
+  const std::lock_guard hold(lock_);
+  if (lanes_) lanes_->limit();
 }
 
 void Link::give_up(const std::string& why) noexcept {
@@ -405,35 +452,32 @@ bool Link::check_answers(std::chrono::milliseconds timeout) {
   bool active = frames != frames_at_check_;
   frames_at_check_ = frames;
   if (state_locked() != State::up || broken_) return active;
-  const Clock::time_point now = Clock::now();
-  for (const auto& lane : lanes_) {
-    if (lane->stream->unacknowledged() <= 0) {
-      lane->unanswered_since.reset();
-      continue;
-    }
-    active = true;
-    if (!lane->unanswered_since) lane->unanswered_since = now;
-    tcp_info info{};
-    socklen_t bytes = sizeof info;
-    if (::getsockopt(lane->stream->socket(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) continue;
-    // A host whose program does not read still answers, namely that its window is closed.
-    if (now - *lane->unanswered_since >= timeout && std::chrono::milliseconds(info.tcpi_last_ack_recv) >= timeout) {
-      break_off([&] { return "no answer for " + std::to_string(timeout.count() / 1000) + " s"; });
+  if (lanes_) {
+    try {
+      return lanes_->check_answers(timeout) || active;
+    } catch (const std::bad_alloc&) {
+      break_off("no memory here for what it has not taken");
       return active;
     }
   }
-  return active;
+  if (!lane_->answers.look(*lane_->stream, Clock::now(), timeout))
+    break_off([&] { return AnswerWatch::words(timeout); });
+  return active || lane_->answers.waits();
 }
 
 bool Link::end_in_order() noexcept {
   const std::lock_guard hold(lock_);
   if (state_locked() != State::up || broken_) return false;
-  std::array<std::byte, frame_header_bytes> mark;
-  FrameHeader header;
-  header.end = true;
-  encode(header, mark);
   try {
-    lanes_[0]->out.append(mark);
+    if (lanes_) {
+      lanes_->end();
+    } else {
+      std::array<std::byte, frame_header_bytes> mark;
+      FrameHeader header;
+      header.end = true;
+      encode(header, mark);
+      lane_->out.append(mark);
+    }
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -442,44 +486,69 @@ bool Link::end_in_order() noexcept {
 }
 
 bool Link::drain(std::span<std::byte> scratch) noexcept {
+  if (lanes_) return drain_lanes();
   const std::lock_guard hold(lock_);
   if (state_locked() != State::up || broken_) return false;
-  for (const auto& lane : lanes_) {
-    write_lane(*lane);
-    if (broken_) return false;
-    const iovec piece{scratch.data(), scratch.size()};
-    Stream::Result result{Stream::Kind::moved};
-    while (result.kind == Stream::Kind::moved) result = lane->stream->read({&piece, 1});
-    if (result.kind == Stream::Kind::not_now) continue;
-    // The other side has ended as well and reads nothing any more, so there is nothing to wait for.
-    broken_ = true;
-    drop_queues();
-    return false;
+  write_lane();
+  if (broken_) return false;
+  const iovec piece{scratch.data(), scratch.size()};
+  Stream::Result result{Stream::Kind::moved};
+  while (result.kind == Stream::Kind::moved) result = lane_->stream->read({&piece, 1});
+  if (result.kind == Stream::Kind::not_now) {
+    note_queued();
+    return true;
   }
-  note_queued();
-  return true;
+  // The other side has ended as well and reads nothing any more, so there is nothing to wait for.
+  broken_ = true;
+  drop_queues();
+  return false;
+}
+
+/// A long link: the other side also wants to hear what was taken, so the stream is read to its end.
+bool Link::drain_lanes() noexcept {
+  {
+    const std::lock_guard hold(lock_);
+    if (state_locked() != State::up || broken_) return false;
+  }
+  try {
+    std::string why;
+    lanes_->discard();
+    if (lanes_->read(true, why) != Lanes::Reading::over && !lanes_->complete()) {
+      const std::lock_guard hold(lock_);
+      note_queued();
+      return true;
+    }
+  } catch (const std::bad_alloc&) {
+    // it is not waited for
+  }
+  const std::lock_guard hold(lock_);
+  lanes_->say_farewell();
+  broken_ = true;
+  drop_queues();
+  return false;
 }
 
 void Link::end_writing() noexcept {
   const std::lock_guard hold(lock_);
-  if (state_locked() != State::up) return;
-  for (const auto& lane : lanes_) lane->stream->end_writing();
+  if (state_locked() == State::up && lane_) lane_->stream->end_writing();
 }
 
 bool Link::on_its_way() const noexcept {
   const std::lock_guard hold(lock_);
   if (state_locked() != State::up || broken_) return false;
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->stream->unacknowledged() > 0; });
+  return lanes_ ? lanes_->on_its_way() : lane_->stream->unacknowledged() > 0;
 }
 
 void Link::close() noexcept {
-  std::vector<std::unique_ptr<Lane>> ended;
+  std::unique_ptr<Lane> ended;
+  std::unique_ptr<Lanes> lanes_ended;
   {
     const std::lock_guard hold(lock_);
     set_state(State::over);
     drop_queues();
     set_polled(false);
-    ended = std::exchange(lanes_, {});
+    ended = std::move(lane_);
+    lanes_ended = std::move(lanes_);
   }
   reading_over_ = true;
   if (reader_) reader_->end();
@@ -487,158 +556,118 @@ void Link::close() noexcept {
 
 // The receiving half: all of it runs on the polling thread.
 
-std::byte* Link::Gather::large_begin(Peer from, const Label& label, std::size_t bytes) {
-  std::byte* const into = receiver->large_begin(from, label, bytes);
-  if (into == nullptr || bytes < Split::from_bytes) return into;
-  first_left = Split::part(bytes, streams, 0).bytes;
-  by_others = bytes - first_left;
-  lanes_left = 0;
-  left.assign(streams, {});
-  for (std::size_t i = 1; i < streams; ++i) {
-    const Split::Part part = Split::part(bytes, streams, i);
-    left[i] = {into + part.offset, part.bytes};
-    if (part.bytes != 0) ++lanes_left;
-  }
-  active = by_others != 0;
-  return into;
-}
-
 void Link::begin_reading(Receiver& receiver) noexcept {
   if (reading_over_ || reader_) return;
-  gather_.receiver = &receiver;
-  gather_.streams = lanes_.size();
   try {
-    // Frames of a single stream need no gathering.
-    reader_ = std::make_unique<FrameReader>(lanes_.size() == 1 ? receiver : gather_, peer());
+    reader_ = std::make_unique<FrameReader>(receiver, peer());
   } catch (const std::bad_alloc&) {
     const std::lock_guard hold(lock_);
     return break_off("no memory here to receive");
   }
   const std::lock_guard hold(lock_);
-  set_reading(*lanes_[0], true);
+  if (!lanes_) return set_reading(true);
+  lanes_->begin(*reader_);
+  if (!poller_.watch(lanes_->descriptor(), this, 0, EPOLLIN)) {
+    break_off([reason = errno] {
+      return "its connections cannot be watched here: " + std::generic_category().message(reason);
+    });
+  }
 }
 
-void Link::set_reading(Lane& lane, bool reading) noexcept {
-  if (lane.reading == reading) return;
-  lane.reading = reading;
-  if (state_locked() == State::up) watch(lane);
+void Link::set_reading(bool reading) noexcept {
+  if (lane_->reading == reading) return;
+  lane_->reading = reading;
+  if (state_locked() == State::up) watch();
 }
 
 /// A peer whose frames are not wanted is not read, and its frames wake nobody.
 void Link::pause(bool pause) noexcept {
   paused_ = pause;
   const std::lock_guard hold(lock_);
-  set_reading(*lanes_[0], !pause);
-  for (std::size_t i = 1; i < lanes_.size(); ++i)
-    set_reading(*lanes_[i], !pause && gather_.active && !gather_.left[i].empty());
+  if (lane_) set_reading(!pause);
 }
 
 bool Link::read_ahead() const noexcept {
-  return std::any_of(lanes_.begin(), lanes_.end(),
-                     [](const auto& lane) { return lane->reading && lane->stream->read_ahead(); });
+  if (lanes_) [[unlikely]]
+    return reader_ && lanes_->read_ahead();
+  return lane_ && lane_->reading && lane_->stream->read_ahead();
 }
 
 bool Link::read(Receiver& receiver) {
   if (reading_over_ || !reader_) return false;
   const bool wanted = receiver.wants(peer());
   if (wanted == paused_) pause(!wanted);
+  if (lanes_) [[unlikely]]
+    return read_lanes(wanted, receiver);
   if (!wanted) return false;
 
-  const std::uint64_t frames = reader_->frames();
-  const std::uint64_t bytes = reader_->bytes();
-  const bool was_large = !reader_->room_in_body().empty();
+  bool over = false;
+  bool moved = false;
   std::string why;
-  Reading reading = Reading::nothing;
   try {
-    if (!gather_.active || gather_.first_left != 0) reading = read_first(why);
-    if (reading == Reading::nothing && !gather_.active) return false;  // as most polls
-    for (std::size_t i = 1; gather_.active && reading != Reading::over && i < lanes_.size(); ++i)
-      if (!gather_.left[i].empty()) reading = read_lane(i, why);
-    if (gather_.active && gather_.first_left == 0 && gather_.lanes_left == 0) {
-      gather_.active = false;
-      {
-        const std::lock_guard hold(lock_);
-        set_reading(*lanes_[0], true);
-      }
-      if (!reader_->filled(gather_.by_others)) reading = Reading::over;
-    }
+    moved = read_lane(over, why);
+    if (!moved && !over) return false;  // as most polls
   } catch (const std::bad_alloc&) {
     why = "no memory here to receive";
-    reading = Reading::over;
+    over = true;
   }
-  frames_received_.store(reader_->frames(), counting);
-  bytes_received_.store(reader_->bytes(), counting);
-  const bool called = reading == Reading::something ||  // perhaps only a part of a large body
-                      reader_->frames() != frames || reader_->bytes() != bytes ||
-                      was_large != !reader_->room_in_body().empty();
-  if (!reader_->refusal().empty()) why = reader_->refusal();
-  const bool in_order = reader_->ended_in_order() && reader_->refusal().empty();
-  if (reading != Reading::over && !in_order && why.empty()) return called;
-  finish(receiver, in_order ? std::nullopt : std::optional(why));
-  return called || !in_order;
+  return hear_end(receiver, moved, over, std::move(why));
 }
 
-Link::Reading Link::read_first(std::string& why) {
+/// One read of a near link. Returns whether it brought anything.
+bool Link::read_lane(bool& over, std::string& why) {
   const FrameReader::Room room = reader_->room();
   std::array<iovec, 2> pieces;
   std::size_t count = 0;
-  if (!room.body.empty()) {
-    pieces[count++] = piece_of(gather_.active ? room.body.first(gather_.first_left) : room.body);
-  }
-  if (!gather_.active) pieces[count++] = piece_of(room.buffer);
-  Stream& stream = *lanes_[0]->stream;
+  if (!room.body.empty()) pieces[count++] = piece_of(room.body);
+  pieces[count++] = piece_of(room.buffer);
+  Stream& stream = *lane_->stream;
   const Stream::Result result = stream.read(std::span(pieces).first(count));
-  const Reading reading = judge(stream, result, why);
-  if (reading != Reading::something) return reading;
-  reads_.store(reads_.load(counting) + 1, counting);
-  const bool was_active = gather_.active;
-  if (!reader_->filled(result.bytes)) return Reading::over;
-  if (was_active) {
-    gather_.first_left -= result.bytes;
-  } else if (gather_.active) {
-    // A split body has begun. The bytes behind its header belong to the first part.
-    gather_.first_left -= gather_.first_left + gather_.by_others - reader_->room_in_body().size();
-    const std::lock_guard hold(lock_);
-    for (std::size_t i = 1; i < lanes_.size(); ++i) set_reading(*lanes_[i], !gather_.left[i].empty());
-  }
-  if (gather_.active && gather_.first_left == 0) {
-    // Nothing is read from the first lane until the others have delivered, so it wakes nobody.
-    const std::lock_guard hold(lock_);
-    set_reading(*lanes_[0], false);
-  }
-  return Reading::something;
-}
-
-Link::Reading Link::read_lane(std::size_t number, std::string& why) {
-  std::span<std::byte>& left = gather_.left[number];
-  const iovec piece = piece_of(left);
-  Stream& stream = *lanes_[number]->stream;
-  const Stream::Result result = stream.read({&piece, 1});
-  const Reading reading = judge(stream, result, why);
-  if (reading != Reading::something) return reading;
-  reads_.store(reads_.load(counting) + 1, counting);
-  left = left.subspan(result.bytes);
-  if (!left.empty()) return reading;
-  --gather_.lanes_left;
-  const std::lock_guard hold(lock_);
-  set_reading(*lanes_[number], false);
-  return reading;
-}
-
-Link::Reading Link::judge(Stream& stream, const Stream::Result& result, std::string& why) const {
   switch (result.kind) {
     case Stream::Kind::moved:
-      return Reading::something;
+      reads_.store(reads_.load(counting) + 1, counting);
+      over = !reader_->filled(result.bytes);
+      return true;
     case Stream::Kind::not_now:
-      return Reading::nothing;
+      break;
     case Stream::Kind::end:
       why = "connection closed by peer: its process has ended";
-      return Reading::over;
+      over = true;
+      break;
     case Stream::Kind::failed:
       why = stream.failure();
-      return Reading::over;
+      over = true;
+      break;
   }
-  return Reading::nothing;
+  return false;
+}
+
+/// A long link.
+bool Link::read_lanes(bool wanted, Receiver& receiver) {
+  Lanes::Reading reading = Lanes::Reading::over;
+  std::string why;
+  try {
+    reading = lanes_->read(wanted, why);
+  } catch (const std::bad_alloc&) {
+    why = "no memory here to receive";
+  }
+  if (reading == Lanes::Reading::nothing) return false;
+  {
+    const std::lock_guard hold(lock_);
+    note_queued();
+  }
+  return hear_end(receiver, reading == Lanes::Reading::something, reading == Lanes::Reading::over, std::move(why));
+}
+
+/// After a read: ends the link if the stream has ended. Returns whether there was an upcall.
+bool Link::hear_end(Receiver& receiver, bool moved, bool over, std::string why) {
+  frames_received_.store(reader_->frames(), counting);
+  bytes_received_.store(reader_->bytes(), counting);
+  if (!reader_->refusal().empty()) why = reader_->refusal();
+  const bool in_order = reader_->ended_in_order() && reader_->refusal().empty();
+  if (!over && !in_order) return moved;
+  finish(receiver, in_order ? std::nullopt : std::optional(why));
+  return moved || !in_order;
 }
 
 void Link::lose(Receiver& receiver, const std::string& why) {
@@ -647,7 +676,7 @@ void Link::lose(Receiver& receiver, const std::string& why) {
   for (int i = 0; i < reads_max && !reading_over_ && reader_; ++i) {
     const std::uint64_t reads = reads_.load(counting);
     read(receiver);
-    if (reads_.load(counting) == reads) break;
+    if (lanes_ ? !lanes_->read_ahead() : reads_.load(counting) == reads) break;
   }
   if (!reading_over_) finish(receiver, why);
 }
@@ -655,15 +684,26 @@ void Link::lose(Receiver& receiver, const std::string& why) {
 /// Ends reading and writing. No reason means that the peer has ended in order.
 void Link::finish(Receiver& receiver, const std::optional<std::string>& why) {
   reading_over_ = true;
-  std::vector<std::unique_ptr<Lane>> ended;
+  std::unique_ptr<Lane> ended;
+  std::unique_ptr<Lanes> lanes_ended;
   {
     const std::lock_guard hold(lock_);
+    if (lanes_ && !why) {
+      // The sockets stay: one that is closed with bytes that were not read takes back what was sent last.
+      lanes_->say_farewell();
+      static_cast<void>(poller_.watch(lanes_->descriptor(), this, EPOLLIN, 0));
+    }
     set_state(State::over);
     drop_queues();
     set_polled(false);
-    ended = std::exchange(lanes_, {});
+    ended = std::move(lane_);
+    if (lanes_ && why) {
+      add(writes_, lanes_->calls());
+      lanes_ended = std::move(lanes_);
+    }
   }
-  ended.clear();
+  ended.reset();
+  lanes_ended.reset();
   if (reader_) reader_->end();
   if (why) receiver.peer_lost(peer(), loss(*why));
 }

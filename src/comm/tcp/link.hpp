@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Link: this process's connection to one other, of one stream or several: what waits to be sent, and where the
-// reading of what comes stands. The base, src/comm/link.hpp, says which states it has.
+// Link: this process's connection to one other: what waits to be sent, and where the reading of what comes stands. A
+// near link has one stream, and is lost with it. A long one has lanes (lanes.hpp), and outlives them. The base,
+// src/comm/link.hpp, says which states it has.
 #pragma once
 
 #include <array>
@@ -8,19 +9,20 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/os/bell.hpp"
 #include "base/os/descriptor.hpp"
 #include "comm/frame.hpp"
 #include "comm/link.hpp"
 #include "comm/module.hpp"
+#include "comm/tcp/lanes.hpp"
 #include "comm/tcp/stream.hpp"
 
 namespace aplib::comm::tcp {
@@ -135,6 +137,8 @@ class Link final : public comm::Link {
   void write(bool also_full) noexcept;
   [[nodiscard]] State state() const;
   [[nodiscard]] std::size_t streams() const;
+  /// A long link, without any stream at present.
+  [[nodiscard]] bool is_cut() const;
   void count(Traffic& into) const noexcept;
   /// Somebody is about to sleep: the system tells of what comes.
   void watch_again() noexcept;
@@ -146,10 +150,19 @@ class Link final : public comm::Link {
     const std::lock_guard hold(lock_);
     return comm::Link::begin_call();
   }
-  /// They call.
-  [[nodiscard]] Answer take_call(Peer self);
-  /// All streams are there. What was queued goes out. False: it was over.
-  bool connect(std::vector<std::unique_ptr<Stream>> streams);
+  /// They call. `taken` also where a long link is up, or gathers already: one more stream.
+  [[nodiscard]] Answer take_call(Peer self, bool is_long);
+  /// The link was lost, or has ended.
+  [[nodiscard]] bool has_ended() const;
+  /// Its stream is there. What was queued goes out. False: it was over.
+  bool connect(std::unique_ptr<Stream> stream);
+  /// The first stream of a long link, or one more. `ask`: need() has changed; any thread, and it may not call the
+  /// link. `fixed`: so many streams; 0: as many as help. False: it was over.
+  bool connect_long(std::unique_ptr<Stream> stream, unsigned fixed, const std::function<void()>& ask);
+  /// Of streams.
+  [[nodiscard]] Lanes::Need need() const;
+  /// No more streams than it has can be had.
+  void limit_streams() noexcept;
   /// It cannot be connected.
   void give_up(const std::string& why) noexcept;
   /// Has the other host acknowledged something of what is on its way within `timeout`? Otherwise the link is lost.
@@ -190,52 +203,33 @@ class Link final : public comm::Link {
   void close() noexcept;
 
  private:
+  /// The one stream of a near link.
   struct Lane {
     std::unique_ptr<Stream> stream;
     OutQueue out{};
-    bool full = false;                                    // The system took no more when it was last asked.
-    bool reading = false;                                 // The polling thread wants to know when something comes,
-    bool polled = false;                                  // and asks in every poll.
-    std::uint32_t watched{};                              // Of the poller.
-    std::optional<Clock::time_point> unanswered_since{};  // check_answers()
+    bool full = false;        // The system took no more when it was last asked.
+    bool reading = false;     // The polling thread wants to know when something comes,
+    bool polled = false;      // and asks in every poll.
+    std::uint32_t watched{};  // Of the poller.
+    AnswerWatch answers{};
   };
-  /// The part of a frame that one lane sends.
+  /// A frame on its way.
   struct Outgoing {
-    Lane* lane;
     std::span<const std::byte> header;
     std::span<const std::byte> body;
     [[nodiscard]] std::size_t bytes() const noexcept { return header.size() + body.size(); }
   };
-  /// A large body of several streams, while it comes: the first lane's part is the reader's, the others' are filled
-  /// here.
-  struct Gather final : Receiver {
-    Receiver* receiver = nullptr;
-    std::size_t streams = 0;
-    std::size_t first_left = 0;                // Of the first lane's part.
-    std::vector<std::span<std::byte>> left{};  // By lane; [0] empty.
-    std::size_t lanes_left = 0;                // Lanes with something left.
-    std::size_t by_others = 0;                 // Bytes of all lanes but the first.
-    bool active = false;
-    bool wants(Peer from) override { return receiver->wants(from); }
-    void frame(Peer from, const Label& label, std::span<const std::byte> body) override {
-      receiver->frame(from, label, body);
-    }
-    std::byte* large_begin(Peer from, const Label& label, std::size_t bytes) override;
-    void large_end(Peer from, const Label& label, std::size_t bytes, bool complete) override {
-      receiver->large_end(from, label, bytes, complete);
-    }
-    void peer_lost(Peer, const std::string&) override {}
-  };
-  enum class Reading : std::uint8_t { nothing, something, over };
-
   // With lock_ held.
   void send_connected(std::span<const std::byte, frame_header_bytes> header, std::span<const std::byte> body);
-  void push(std::span<Outgoing> parts);
-  bool push_some(Outgoing& part) noexcept;
-  void write_lane(Lane& lane) noexcept;
-  void set_full(Lane& lane, bool full) noexcept;
-  void set_reading(Lane& lane, bool reading) noexcept;
-  void watch(Lane& lane) noexcept;
+  void push(Outgoing frame);
+  bool push_some(Outgoing& frame) noexcept;
+  void write_lane() noexcept;
+  void write_lanes() noexcept;
+  bool drain_lanes() noexcept;
+  void send_early() noexcept;
+  void set_full(bool full) noexcept;
+  void set_reading(bool reading) noexcept;
+  void watch() noexcept;
   void set_polled(bool polled) noexcept;
   void note_queued() noexcept;
   void stop_writing() noexcept override;
@@ -243,9 +237,9 @@ class Link final : public comm::Link {
   void drop_queues() noexcept;
 
   // The polling thread, without lock_.
-  Reading read_first(std::string& why);
-  Reading read_lane(std::size_t number, std::string& why);
-  Reading judge(Stream& stream, const Stream::Result& result, std::string& why) const;
+  bool read_lane(bool& over, std::string& why);
+  bool read_lanes(bool wanted, Receiver& receiver);
+  bool hear_end(Receiver& receiver, bool moved, bool over, std::string why);
   void finish(Receiver& receiver, const std::optional<std::string>& why);
   [[nodiscard]] std::string loss(const std::string& why) const;
   void pause(bool pause) noexcept;
@@ -255,9 +249,9 @@ class Link final : public comm::Link {
   const std::string relay_;
 
   // The polling thread's, in the order of the path of a small frame.
-  std::vector<std::unique_ptr<Lane>> lanes_;  // Set under lock_ when it comes up; the lanes' output is lock_'s.
+  std::unique_ptr<Lane> lane_;    // Of a near link; set under lock_ when it comes up, and its output is lock_'s.
+  std::unique_ptr<Lanes> lanes_;  // Of a long link; the same.
   std::unique_ptr<FrameReader> reader_;
-  Gather gather_;
   bool paused_ = false;
   bool reading_over_ = false;
   std::atomic<std::uint32_t> finds_ = 0;  // Polls that found something, since the last sleep.

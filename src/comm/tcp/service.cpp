@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -45,9 +46,11 @@ using connect::Socket;
 using std::chrono::milliseconds;
 using Endpoint = asio::ip::tcp::endpoint;
 
-constexpr std::uint32_t streams_max = 64;
-constexpr std::uint32_t streams_when_far = 4;
-constexpr milliseconds far{2};
+constexpr milliseconds long_round_trip{2};
+/// Between two attempts to go by a relay again.
+constexpr milliseconds relay_pause{200};
+/// One attempt to connect again: a network that was cut swallows what asks for a connection.
+constexpr std::chrono::seconds again_max{3};
 /// For a process that is called before the machine runs: it may still load the program.
 constexpr std::chrono::seconds load_patience{100};
 
@@ -56,9 +59,12 @@ std::string describe(const error_code& error) {
                                    : describe_connection_error(error.value());
 }
 
-/// The answerer's word after the greeting: it takes the call, or it says that its own call counts. So both sides always
-/// agree on which connection carries the frames.
-enum class Verdict : std::uint8_t { taken = 1, not_now = 2 };
+/// What a caller says of the link, in the introduction's token.
+enum class Length : std::uint64_t { near = 1, far = 2 };
+
+/// The answerer's word after the greeting: it takes the call, or it says that its own call counts, or that its link has
+/// ended. So both sides always agree on which connection carries the frames.
+enum class Verdict : std::uint8_t { taken = 1, not_now = 2, ended = 3 };
 
 /// Makes a stream of one greeted socket: the verdict, 1 byte from the answerer, then with secure=tls the handshake of
 /// TLS. Thread safety: none; the thread of its io_context. What waits keeps it.
@@ -67,6 +73,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   struct Result {
     std::unique_ptr<Stream> stream{};  ///< Null: there is none.
     bool not_now = false;              ///< Because the other side calls us.
+    bool ended = false;                ///< Because the other side's link has ended.
     std::string why{};                 ///< Else the reason.
   };
   using Done = std::function<void(Result)>;
@@ -112,7 +119,7 @@ void Handshake::answer(Verdict verdict) {
   asio::async_write(socket_, asio::buffer(verdict_),
                     [self = shared_from_this(), verdict](const error_code& error, std::size_t) {
                       if (error) return self->fail(describe(error));
-                      if (verdict == Verdict::not_now) return self->finish({.not_now = true});
+                      if (verdict != Verdict::taken) return self->finish({});
                       self->begin_tls(false);
                     });
 }
@@ -123,6 +130,7 @@ void Handshake::hear() {
     if (error) return self->fail(describe(error));
     const auto verdict = static_cast<Verdict>(self->verdict_[0]);
     if (verdict == Verdict::not_now) return self->finish({.not_now = true});
+    if (verdict == Verdict::ended) return self->finish({.ended = true, .why = "it has ended its connection"});
     if (verdict != Verdict::taken) return self->fail("it does not follow the protocol");
     self->begin_tls(true);
   });
@@ -189,69 +197,62 @@ void Handshake::finish(Result result) {
   done(std::move(result));
 }
 
-/// The streams of one link, until all are there.
-struct Streams {
-  std::vector<std::unique_ptr<Stream>> made;
-  std::vector<std::shared_ptr<Handshake>> making;
-  std::size_t arrived = 0;
-
-  explicit Streams(std::size_t count) : made(count), making(count) {}
-  ~Streams() {
-    for (const auto& handshake : making)
-      if (handshake) handshake->cancel();
-  }
-  Streams(const Streams&) = delete;
-  Streams& operator=(const Streams&) = delete;
-
-  /// Adds a stream. Returns whether that was the last one.
-  bool add(std::size_t number, std::unique_ptr<Stream> stream) {
-    making[number] = nullptr;
-    made[number] = std::move(stream);
-    return ++arrived == made.size();
-  }
-};
-
 }  // namespace
 
 struct Service::Impl {
-  /// A call of ours, until the link is up or it is given up: a connection for each stream. The first one says how many
-  /// there are.
+  /// The number of a call of ours that makes a link come up; others, for more streams of a long one, count on.
+  static constexpr std::uint64_t first_call = 0;
+
+  /// A call of ours, until the link is up or it is given up.
   struct Call {
-    std::optional<Streams> streams;
-    std::vector<std::unique_ptr<Caller>> callers;
-    std::unique_ptr<RelayedEnd> relayed;               // Instead of callers.
+    std::unique_ptr<Caller> caller;
+    std::unique_ptr<RelayedEnd> relayed;               // Instead of the caller.
     std::unique_ptr<asio::steady_timer> until_called;  // The same: the other process calls.
-    [[nodiscard]] bool arrived() const { return streams && streams->arrived != 0; }
+    std::shared_ptr<Handshake> handshake;              // The greeting is over.
+    std::optional<Length> length;                      // Once it is connected.
+    ~Call() {
+      if (handshake) handshake->cancel();
+    }
   };
-  /// A call of theirs that was taken, until all its streams are here.
-  struct Gathering {
-    Gathering(Impl& owner, std::size_t count) : streams(count), expected(count, true), limit(owner.io) {}
-    Streams streams;
-    std::vector<bool> expected;
+  /// A long link that lacks streams: our calls for them, and how long a link that is cut is waited for.
+  struct Mending {
+    explicit Mending(asio::io_context& io) : limit(io), pause(io) {}
+    std::map<std::uint64_t, std::unique_ptr<Call>> calls;
     asio::steady_timer limit;
+    asio::steady_timer pause;
+    std::optional<Link::Clock::time_point> cut;  // What `limit` is set for.
+    std::string why;                             // The last call came to nothing.
   };
 
   Impl(Service& service, Settings& given, std::span<const std::unique_ptr<Link>> all);
 
   void run() noexcept;
   void arrived(Socket socket, const Greeting& greeting);
-  bool expects(const Introduction& who);
-  void gathered(Peer peer, std::uint16_t stream, Handshake::Result result);
+  void answered(Peer peer, Length length, Handshake::Result result);
+  void connect(Peer peer, Length length, std::unique_ptr<Stream> stream);
   void asked() noexcept;
   void begin_calls() noexcept;
   void call(Peer peer);
-  void call(Peer peer, std::uint16_t stream);
-  void call_relay(Peer peer);
+  void call_directly(Peer peer, std::uint64_t number, milliseconds patience, milliseconds attempt_max);
+  void call_relay(Peer peer, std::uint64_t number);
   void await_call(Peer peer);
-  Introduction introduce(Peer peer, std::uint16_t stream, Socket& socket);
-  void greeted(Peer peer, std::uint16_t stream, Socket socket, const Greeting& greeting);
-  Caller::Verdict judge(Peer peer, const Caller::Failure& failure) const;
-  void joined(Peer peer, std::uint16_t stream, Handshake::Result result);
-  void failed(Peer peer, std::uint16_t stream, bool late, const std::string& reason);
+  [[nodiscard]] Call* find(Peer peer, std::uint64_t number) const;
+  Introduction introduce(Peer peer, std::uint64_t number, Socket& socket);
+  void greeted(Peer peer, std::uint64_t number, Socket socket, const Greeting& greeting);
+  Caller::Verdict judge(Peer peer, std::uint64_t number, const Caller::Failure& failure) const;
+  void joined(Peer peer, std::uint64_t number, Handshake::Result result);
+  void failed(Peer peer, std::uint64_t number, bool late, const std::string& reason);
   void give_up(Peer peer, const std::string& why) noexcept;
+  void mend(Peer peer);
+  void await_mending(Peer peer, Mending& mending, const Lanes::Need& need);
+  void not_mended(Peer peer, std::uint64_t number, bool hopeless, const std::string& reason);
   void look();
-  [[nodiscard]] Introduction introduction(Peer peer, std::uint16_t stream, std::size_t streams) const {
-    return {secure(peer), Purpose::data, stream, settings.self, peer, settings.machine, streams};
+  [[nodiscard]] Introduction introduction(Peer peer, Length length) const {
+    return {.secure = secure(peer),
+            .self = settings.self,
+            .peer = peer,
+            .machine = settings.machine,
+            .token = static_cast<std::uint64_t>(length)};
   }
   [[nodiscard]] Way::Kind way(Peer peer) const {
     return peer < settings.ways.size() ? settings.ways[peer].kind : Way::Kind::direct;
@@ -281,9 +282,14 @@ struct Service::Impl {
   connect::Wakeup wakeup{io, [this] { asked(); }};
   std::atomic<bool> calls_wanted = false;
   std::atomic<bool> look_wanted = false;
+  std::atomic<bool> mending_wanted = false;
   std::optional<Acceptor> acceptor;
   std::map<Peer, std::shared_ptr<Call>> calls;
-  std::map<Peer, std::unique_ptr<Gathering>> gatherings;
+  std::set<Peer> we_called;                       // Those that are connected by a call of ours.
+  std::map<Peer, asio::steady_timer> gatherings;  // Calls of theirs that were taken: how long each is waited for.
+  std::map<std::uint64_t, std::shared_ptr<Handshake>> answering;  // Of calls of theirs that were taken.
+  std::map<Peer, std::unique_ptr<Mending>> mendings;
+  std::uint64_t last_number = first_call;
   std::thread thread;
 };
 
@@ -306,7 +312,7 @@ Service::Impl::Impl(Service& service, Settings& given, std::span<const std::uniq
   acceptor.emplace(
       io,
       Acceptor::Settings{.key = settings.key,
-                         .mine = introduction(Introduction::anyone, 0, 0),
+                         .mine = introduction(Introduction::anyone, Length::near),
                          .greeted_max = Acceptor::strangers_max + 2 * links.size()},
       Acceptor::Events{
           .accepted =
@@ -339,67 +345,72 @@ std::string Service::Impl::name(Peer peer) const {
 
 void Service::Impl::arrived(Socket socket, const Greeting& greeting) {
   const Introduction who = greeting.peer();
-  const std::size_t streams = who.token;
-  if (who.self >= links.size() || !links[who.self] || streams == 0 || streams > streams_max || who.stream >= streams)
+  const auto length = static_cast<Length>(who.token);
+  if (who.self >= links.size() || !links[who.self] || who.stream != 0 ||
+      (length != Length::near && length != Length::far))
     return refuse();
-  if (who.stream == 0) {
-    switch (links[who.self]->take_call(theirs_counts(who.self) ? Introduction::anyone : settings.self)) {
-      case Link::Answer::unexpected:
-        return;  // our calls crossed, and we are connected already
-      case Link::Answer::not_now:
-        return std::make_shared<Handshake>(std::move(socket), greeting, nullptr, [](Handshake::Result) {})
-            ->answer(Verdict::not_now);
-      case Link::Answer::taken:
-        break;
-    }
-    if (const auto call = calls.extract(who.self)) {
-      for (const auto& caller : call.mapped()->callers) caller->withdraw();
-    }
-    auto& gathering = gatherings[who.self];
-    gathering = std::make_unique<Gathering>(*this, streams);
-    gathering->limit.expires_after(patience());
-    gathering->limit.async_wait([this, peer = who.self](const error_code& error) {
+  Link& link = *links[who.self];
+  const auto say = [&](Verdict verdict) {
+    std::make_shared<Handshake>(std::move(socket), greeting, nullptr, [](Handshake::Result) {})->answer(verdict);
+  };
+  switch (link.take_call(theirs_counts(who.self) ? Introduction::anyone : settings.self, length == Length::far)) {
+    case Link::Answer::unexpected:
+      // Our calls crossed, and we are connected already. Or they cannot know yet that the link has ended.
+      if (length == Length::far && link.has_ended()) say(Verdict::ended);
+      return;
+    case Link::Answer::not_now:
+      return say(Verdict::not_now);
+    case Link::Answer::taken:
+      break;
+  }
+  if (const auto call = calls.extract(who.self); call && call.mapped()->caller) call.mapped()->caller->withdraw();
+  if (link.state() == Link::State::gathering) {
+    asio::steady_timer& limit = gatherings.try_emplace(who.self, io, patience()).first->second;
+    limit.async_wait([this, peer = who.self](const error_code& error) {
       if (error) return;
       gatherings.erase(peer);
       links[peer]->give_up("its connections did not all come");
     });
   }
-  if (!expects(who)) return refuse();
-  const auto handshake = std::make_shared<Handshake>(
-      std::move(socket), greeting, tls_or_null(who.self),
-      [this, who](Handshake::Result result) { gathered(who.self, who.stream, std::move(result)); });
-  gatherings[who.self]->streams.making[who.stream] = handshake;
+  const std::uint64_t number = ++last_number;
+  const auto handshake = std::make_shared<Handshake>(std::move(socket), greeting, tls_or_null(who.self),
+                                                     [=, this, peer = who.self](Handshake::Result result) {
+                                                       answering.erase(number);
+                                                       answered(peer, length, std::move(result));
+                                                     });
+  answering[number] = handshake;
   handshake->answer(Verdict::taken);
 }
 
-/// Whether it is a stream of a call that was taken, and the first one with that number.
-bool Service::Impl::expects(const Introduction& who) {
-  const auto found = gatherings.find(who.self);
-  if (found == gatherings.end()) return false;
-  std::vector<bool>& expected = found->second->expected;
-  if (expected.size() != who.token || !expected[who.stream]) return false;
-  expected[who.stream] = false;
-  return true;
-}
-
-void Service::Impl::gathered(Peer peer, std::uint16_t stream, Handshake::Result result) {
+void Service::Impl::answered(Peer peer, Length length, Handshake::Result result) {
   const auto found = gatherings.find(peer);
-  if (found == gatherings.end()) return;
-  Streams& streams = found->second->streams;
   if (!result.stream) {
+    // They see that it has failed, too. For a long link they call again.
+    if (found == gatherings.end() || length == Length::far) return;
     gatherings.erase(found);
     return links[peer]->give_up(result.why);
   }
-  if (!streams.add(stream, std::move(result.stream))) return;
-  std::vector<std::unique_ptr<Stream>> all = std::move(streams.made);
-  gatherings.erase(found);
-  links[peer]->connect(std::move(all));
+  if (found != gatherings.end()) gatherings.erase(found);
+  connect(peer, length, std::move(result.stream));
+}
+
+void Service::Impl::connect(Peer peer, Length length, std::unique_ptr<Stream> stream) {
+  if (length == Length::near) {
+    links[peer]->connect(std::move(stream));
+    return;
+  }
+  links[peer]->connect_long(std::move(stream), settings.streams, [this] {
+    mending_wanted.store(true);
+    wakeup.ask();
+  });
+  mend(peer);
 }
 
 // Calling.
 
 void Service::Impl::give_up(Peer peer, const std::string& why) noexcept {
   calls.erase(peer);
+  mendings.erase(peer);
   links[peer]->give_up(why);
 }
 
@@ -408,6 +419,15 @@ void Service::Impl::asked() noexcept {
   if (calls_wanted.exchange(false)) begin_calls();
   connect::make_wanted_calls(
       links, calls, [this](Peer peer) { call(peer); }, [this](Peer peer, const char* why) { give_up(peer, why); });
+  if (mending_wanted.exchange(false)) {
+    for (Peer peer = 0; peer < links.size(); ++peer) {
+      try {
+        if (links[peer]) mend(peer);
+      } catch (const std::exception&) {
+        give_up(peer, "no memory here");  // so short that it needs none
+      }
+    }
+  }
   if (!look_wanted.exchange(false)) return;
   try {
     look();
@@ -424,9 +444,11 @@ void Service::Impl::begin_calls() noexcept {
 
 void Service::Impl::call(Peer peer) {
   calls[peer] = std::make_shared<Call>();
-  if (way(peer) == Way::Kind::relay) return call_relay(peer);
+  if (way(peer) == Way::Kind::relay) return call_relay(peer, first_call);
   if (way(peer) == Way::Kind::called) return await_call(peer);
-  call(peer, 0);
+  call_directly(peer, first_call,
+                way(peer) == Way::Kind::calls ? std::max<milliseconds>(patience(), load_patience) : patience(),
+                patience());
 }
 
 /// They reach us, and not the other way round. They call without being asked.
@@ -439,17 +461,17 @@ void Service::Impl::await_call(Peer peer) {
   });
 }
 
-void Service::Impl::call_relay(Peer peer) {
+void Service::Impl::call_relay(Peer peer, std::uint64_t number) {
   const Way& by = settings.ways[peer];
   RelayedEnd::Events what;
   what.opened = [this](Socket& socket) { prepare_socket(socket.native_handle(), settings.peer_timeout); };
-  what.greeted = [this, peer](Socket socket, const Greeting& greeting) {
-    if (theirs_counts(peer)) return arrived(std::move(socket), greeting);
-    calls[peer]->streams.emplace(1);
-    greeted(peer, 0, std::move(socket), greeting);
+  what.greeted = [this, peer, number](Socket socket, const Greeting& greeting) {
+    if (!theirs_counts(peer)) return greeted(peer, number, std::move(socket), greeting);
+    arrived(std::move(socket), greeting);
+    if (const auto mending = mendings.find(peer); mending != mendings.end()) mending->second->calls.erase(number);
   };
-  what.failed = [this, peer](const std::string& why) { give_up(peer, why); };
-  calls[peer]->relayed =
+  what.failed = [this, peer, number](const std::string& why) { failed(peer, number, true, why); };
+  find(peer, number)->relayed =
       std::make_unique<RelayedEnd>(io,
                                    connect::RelayCall::Settings{.place = by.place,
                                                                 .key = relay_key(settings.key, settings.machine),
@@ -457,51 +479,62 @@ void Service::Impl::call_relay(Peer peer) {
                                                                 .self = settings.self,
                                                                 .peer = peer,
                                                                 .patience = patience()},
-                                   settings.key, introduction(peer, 0, 1), std::move(what));
+                                   settings.key, introduction(peer, Length::far), std::move(what));
 }
 
-void Service::Impl::call(Peer peer, std::uint16_t stream) {
-  Call& call = *calls[peer];
-  call.callers.push_back(std::make_unique<Caller>(
+void Service::Impl::call_directly(Peer peer, std::uint64_t number, milliseconds patience, milliseconds attempt_max) {
+  Call& call = *find(peer, number);
+  call.caller = std::make_unique<Caller>(
       io,
-      Caller::Settings{
-          .places = {Caller::Place{.address = endpoints[peer]}},
-          .key = settings.key,
-          .patience = way(peer) == Way::Kind::calls ? std::max<milliseconds>(patience(), load_patience) : patience(),
-          .attempt_max = patience()},
+      Caller::Settings{.places = {Caller::Place{.address = endpoints[peer]}},
+                       .key = settings.key,
+                       .patience = patience,
+                       .attempt_max = attempt_max},
       Caller::Events{
           .opened = [this](Socket& socket) { prepare_socket(socket.native_handle(), settings.peer_timeout); },
-          .introduce = [=, this](Socket& socket) { return introduce(peer, stream, socket); },
+          .introduce = [=, this](Socket& socket) { return introduce(peer, number, socket); },
           .greeted = [=, this](Socket socket,
-                               const Greeting& greeting) { greeted(peer, stream, std::move(socket), greeting); },
-          .judge = [=, this](std::size_t, const Caller::Failure& failure) { return judge(peer, failure); },
+                               const Greeting& greeting) { greeted(peer, number, std::move(socket), greeting); },
+          .judge = [=, this](std::size_t, const Caller::Failure& failure) { return judge(peer, number, failure); },
           .failed = [=, this](bool late,
-                              std::span<const std::string> reasons) { failed(peer, stream, late, reasons[0]); }}));
-  call.callers.back()->begin();
+                              std::span<const std::string> reasons) { failed(peer, number, late, reasons[0]); }});
+  call.caller->begin();
 }
 
-Introduction Service::Impl::introduce(Peer peer, std::uint16_t stream, Socket& socket) {
-  const auto found = calls.find(peer);
-  if (found == calls.end()) return introduction(peer, stream, 1);  // withdrawn: it is greeted, and closed
-  Call& call = *found->second;
-  if (!call.streams) {
-    std::uint32_t count = std::min(settings.streams, streams_max);
-    if (count == 0) count = round_trip(socket.native_handle()) > far ? streams_when_far : 1;
-    call.streams.emplace(count);
+/// Null: it was withdrawn.
+Service::Impl::Call* Service::Impl::find(Peer peer, std::uint64_t number) const {
+  if (number == first_call) {
+    const auto found = calls.find(peer);
+    return found == calls.end() ? nullptr : found->second.get();
   }
-  return introduction(peer, stream, call.streams->made.size());
+  const auto mending = mendings.find(peer);
+  if (mending == mendings.end()) return nullptr;
+  const auto found = mending->second->calls.find(number);
+  return found == mending->second->calls.end() ? nullptr : found->second.get();
 }
 
-void Service::Impl::greeted(Peer peer, std::uint16_t stream, Socket socket, const Greeting& greeting) {
-  const auto handshake =
+Introduction Service::Impl::introduce(Peer peer, std::uint64_t number, Socket& socket) {
+  Call* const call = find(peer, number);
+  if (call == nullptr) return introduction(peer, Length::near);  // withdrawn: it is greeted, and closed
+  if (number != first_call) call->length = Length::far;
+  if (!call->length) {
+    const bool far = settings.streams > 1 || round_trip(socket.native_handle()) > long_round_trip;
+    call->length = far ? Length::far : Length::near;
+  }
+  return introduction(peer, *call->length);
+}
+
+void Service::Impl::greeted(Peer peer, std::uint64_t number, Socket socket, const Greeting& greeting) {
+  Call* const call = find(peer, number);
+  if (call == nullptr) return;
+  call->handshake =
       std::make_shared<Handshake>(std::move(socket), greeting, tls_or_null(peer),
-                                  [=, this](Handshake::Result result) { joined(peer, stream, std::move(result)); });
-  calls[peer]->streams->making[stream] = handshake;
-  handshake->hear();
+                                  [=, this](Handshake::Result result) { joined(peer, number, std::move(result)); });
+  call->handshake->hear();
 }
 
 /// Decides what a failed connection means for the process there.
-Caller::Verdict Service::Impl::judge(Peer peer, const Caller::Failure& failure) const {
+Caller::Verdict Service::Impl::judge(Peer peer, std::uint64_t number, const Caller::Failure& failure) const {
   using Kind = Caller::Failure::Kind;
   const std::string& where = settings.endpoints[peer];
   switch (failure.kind) {
@@ -512,49 +545,109 @@ Caller::Verdict Service::Impl::judge(Peer peer, const Caller::Failure& failure) 
     case Kind::unreached:
       if (failure.error == asio::error::connection_refused)
         return {fmt::format("connection refused at {}: its process has ended", where), true};
+      // A way that was there may come back.
       if (failure.error == asio::error::host_unreachable || failure.error == asio::error::network_unreachable)
-        return {fmt::format("cannot be reached at {}: {}", where, describe(failure.error)), true};
+        return {fmt::format("cannot be reached at {}: {}", where, describe(failure.error)), number == first_call};
       break;
     case Kind::unwanted:
     case Kind::ended:
     case Kind::spoiled:
       break;
   }
-  // Once the first stream is taken, the other side relies on all of them. A link that lacks one is lost.
-  return {failure.error ? describe(failure.error) : failure.why, calls.at(peer)->arrived()};
+  return {failure.error ? describe(failure.error) : failure.why, false};
 }
 
-void Service::Impl::joined(Peer peer, std::uint16_t stream, Handshake::Result result) {
-  const std::shared_ptr<Call> call = calls.at(peer);
-  call->streams->making[stream] = nullptr;
-  if (result.not_now) return;  // its call is on the way; else the time limit strikes
-  if (!result.stream) {
-    if (call->relayed) return give_up(peer, result.why);
-    return call->callers[stream]->again(result.why);
-  }
-  if (!call->streams->add(stream, std::move(result.stream))) {
-    if (stream != 0) return;
-    for (std::uint16_t more = 1; more < call->streams->made.size(); ++more) {
-      this->call(peer, more);
-      if (calls.find(peer) == calls.end()) return;
+void Service::Impl::joined(Peer peer, std::uint64_t number, Handshake::Result result) {
+  Call* const call = find(peer, number);
+  if (call == nullptr) return;
+  call->handshake = nullptr;
+  if (result.not_now && number == first_call) return;  // its call is on the way; else the time limit strikes
+  if (result.ended) return give_up(peer, result.why);
+  if (result.stream) {
+    const Length length = call->relayed ? Length::far : *call->length;
+    if (number == first_call) {
+      we_called.insert(peer);
+      calls.erase(peer);
+    } else {
+      mendings[peer]->calls.erase(number);
     }
-    return;
+    return connect(peer, length, std::move(result.stream));
   }
-  calls.erase(peer);
-  links[peer]->connect(std::move(call->streams->made));
+  const std::string why = result.not_now ? "it is not connected yet" : result.why;
+  call->relayed ? failed(peer, number, true, why) : call->caller->again(why);
 }
 
-void Service::Impl::failed(Peer peer, std::uint16_t stream, bool late, const std::string& reason) {
-  const std::shared_ptr<Call> call = calls.at(peer);
+void Service::Impl::failed(Peer peer, std::uint64_t number, bool late, const std::string& reason) {
+  if (number != first_call) return not_mended(peer, number, !late, reason);
   const std::string& where = settings.endpoints[peer];
-  if (late) {
-    const bool known = !reason.empty();
-    return give_up(peer,
-                   fmt::format("cannot be reached at {} within {} s{}{}", where,
-                               std::chrono::ceil<std::chrono::seconds>(patience()).count(), known ? ": " : "", reason));
+  if (!late || way(peer) == Way::Kind::relay) return give_up(peer, reason);
+  const bool known = !reason.empty();
+  give_up(peer, fmt::format("cannot be reached at {} within {} s{}{}", where,
+                            std::chrono::ceil<std::chrono::seconds>(patience()).count(), known ? ": " : "", reason));
+}
+
+// Mending: more streams for long links, and streams for those that were cut.
+
+/// Calls for the streams that the link lacks, where that is this side's business: whoever has called, or has a way
+/// there, and both where they meet at a relay. One that was cut is called by either.
+void Service::Impl::mend(Peer peer) {
+  const Lanes::Need need = links[peer]->need();
+  if (need.lanes == 0) return;
+  auto& mending = mendings[peer];
+  if (!mending) mending = std::make_unique<Mending>(io);
+  await_mending(peer, *mending, need);
+  const Way::Kind kind = way(peer);
+  const bool relayed = kind == Way::Kind::relay;
+  if (!relayed && kind != Way::Kind::calls && (kind == Way::Kind::called || (!need.cut && !we_called.contains(peer))))
+    return;
+  // A relay joins one connection of a pair at a time.
+  while (mending->calls.size() < (relayed ? 1 : need.lanes)) {
+    const std::uint64_t number = ++last_number;
+    mending->calls[number] = std::make_unique<Call>();
+    if (relayed) {
+      call_relay(peer, number);
+    } else if (need.cut) {
+      const auto left = std::chrono::duration_cast<milliseconds>(*need.cut + settings.resume_time - Link::Clock::now());
+      call_directly(peer, number, std::max(left, milliseconds(1)), std::min<milliseconds>(patience(), again_max));
+    } else {
+      call_directly(peer, number, patience(), patience());
+    }
+    if (!mendings.contains(peer)) return;
   }
-  if (stream == 0) return give_up(peer, reason);
-  give_up(peer, fmt::format("one of its {} connections to {} failed: {}", call->streams->made.size(), where, reason));
+}
+
+/// A link that was cut is lost when it is not mended in time.
+void Service::Impl::await_mending(Peer peer, Mending& mending, const Lanes::Need& need) {
+  if (!need.cut || mending.cut == need.cut) return;
+  mending.cut = need.cut;
+  mending.why.clear();
+  mending.limit.expires_at(*need.cut + settings.resume_time);
+  mending.limit.async_wait([this, peer, cut = *need.cut](const error_code& error) {
+    if (error) return;
+    const Lanes::Need now = links[peer]->need();
+    if (now.cut != cut) return;
+    const std::string why = mendings[peer]->why;
+    give_up(peer,
+            fmt::format("its connection was cut ({}), and did not come back within {:g} s (resume-time){}{}", now.why,
+                        std::chrono::duration<double>(settings.resume_time).count(), why.empty() ? "" : ": ", why));
+  });
+}
+
+/// `hopeless`: nobody is there any more.
+void Service::Impl::not_mended(Peer peer, std::uint64_t number, bool hopeless, const std::string& reason) {
+  const std::string why = reason;  // it may be the call's
+  const auto found = mendings.find(peer);
+  if (found == mendings.end()) return;
+  Mending& mending = *found->second;
+  mending.calls.erase(number);
+  if (!why.empty()) mending.why = why;
+  const Lanes::Need need = links[peer]->need();
+  if (!need.cut) return links[peer]->limit_streams();
+  if (hopeless) return give_up(peer, why);
+  mending.pause.expires_after(relay_pause);
+  mending.pause.async_wait([this, peer](const error_code& error) {
+    if (!error) mend(peer);
+  });
 }
 
 /// Runs every quarter of the time after which a host counts as lost, while something is under way. Then it stops until
@@ -588,6 +681,9 @@ void Service::stop() {
   impl_->thread.join();
   impl_->acceptor->close();
   impl_->calls.clear();
+  impl_->mendings.clear();
+  for (const auto& [number, handshake] : impl_->answering) handshake->cancel();
+  impl_->answering.clear();
   impl_->gatherings.clear();
 }
 

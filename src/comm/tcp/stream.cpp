@@ -80,6 +80,43 @@ std::chrono::microseconds round_trip(int socket) noexcept {
   return std::chrono::microseconds(info.tcpi_rtt);
 }
 
+void pull_by_room(int socket) noexcept {
+  constexpr int unsent_bytes = 256 * 1024;
+  set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, unsent_bytes);
+}
+
+Progress progress_of(int socket) noexcept {
+  // The C library's structure ends where that of Linux 3.15 did. The system's own header cannot be included beside it.
+  struct {
+    tcp_info first{};
+    std::uint64_t pacing_rates[2]{};
+    std::uint64_t acknowledged = 0;
+    std::uint64_t received = 0;
+    std::uint32_t segments[6]{};
+    std::uint64_t delivery_rate = 0;
+    std::uint64_t busy = 0;
+    std::uint64_t receiver_limited = 0;
+    std::uint64_t sender_limited = 0;
+  } info;
+  static_assert(sizeof(tcp_info) == 104);
+  socklen_t bytes = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
+  return {info.delivery_rate, info.busy, info.receiver_limited + info.sender_limited};
+}
+
+bool AnswerWatch::look(const Stream& stream, Clock::time_point now, std::chrono::milliseconds timeout) noexcept {
+  if (stream.unacknowledged() <= 0) {
+    since_.reset();
+    return true;
+  }
+  if (!since_) since_ = now;
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (::getsockopt(stream.socket(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return true;
+  // A host whose program does not read still answers, namely that its window is closed.
+  return now - *since_ < timeout || std::chrono::milliseconds(info.tcpi_last_ack_recv) < timeout;
+}
+
 /// The library's object may be used by one thread at a time, even for reading and writing. The lock is held for one
 /// record at a time.
 struct Stream::Tls {

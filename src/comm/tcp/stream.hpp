@@ -12,12 +12,11 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "comm/frame.hpp"
 
 struct ssl_st;
 
@@ -86,6 +85,35 @@ void prepare_for_frames(int socket) noexcept;
 
 /// The round trip as the system has measured it; 0: not yet.
 [[nodiscard]] std::chrono::microseconds round_trip(int socket) noexcept;
+
+/// The socket says that it has room only while the system has little left to send, so that of several connections each
+/// takes what it can send soon.
+void pull_by_room(int socket) noexcept;
+
+/// What the system reports of a connection that sends.
+struct Progress {
+  std::uint64_t bytes_per_second = 0;  ///< As the other side has lately acknowledged them.
+  std::uint64_t busy = 0;              ///< Microseconds with something to send,
+  std::uint64_t limited = 0;           ///< and with no room in a buffer, the own or the other side's.
+};
+/// Zeros where the system does not know.
+[[nodiscard]] Progress progress_of(int socket) noexcept;
+
+/// Whether the other host answers.
+class AnswerWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// False: something is on its way, and nothing was acknowledged within `timeout`.
+  [[nodiscard]] bool look(const Stream& stream, Clock::time_point now, std::chrono::milliseconds timeout) noexcept;
+  /// Something was on its way at the last look.
+  [[nodiscard]] bool waits() const noexcept { return since_.has_value(); }
+  [[nodiscard]] static std::string words(std::chrono::milliseconds timeout) {
+    return "no answer for " + std::to_string(timeout.count() / 1000) + " s";
+  }
+
+ private:
+  std::optional<Clock::time_point> since_{};
+};
 
 // OutQueue: the bytes of one connection that the system has not taken yet, in order. Small frames gather in its
 // last chunk and go out together. The rest of a large body gets a chunk of its own.
@@ -174,29 +202,6 @@ class OutQueue {
   std::deque<Chunk> chunks_;
   Chunk spare_;
   std::size_t bytes_ = 0;
-};
-
-// How a large body is split over the connections of a pair. Both sides know it from the number of bytes and of
-// connections, so that the parts need no headers: on every connection they come in the order of the frames.
-struct Split {
-  /// Smaller bodies go by the first connection alone.
-  static constexpr std::size_t from_bytes = 256 * 1024;
-
-  struct Part {
-    std::size_t offset;
-    std::size_t bytes;
-  };
-
-  /// The part of connection `stream` of `streams`. That of the first is never smaller than the reader's buffer:
-  /// what the reader finds behind the header there belongs to the body.
-  [[nodiscard]] static constexpr Part part(std::size_t body_bytes, std::size_t streams, std::size_t stream) noexcept {
-    if (streams <= 1 || body_bytes < from_bytes) return {0, stream == 0 ? body_bytes : 0};
-    const std::size_t first = std::max(FrameReader::buffer_bytes, body_bytes / streams);
-    if (stream == 0) return {0, first};
-    const std::size_t rest = body_bytes - first;
-    const std::size_t begin = rest * (stream - 1) / (streams - 1);
-    return {first + begin, rest * stream / (streams - 1) - begin};
-  }
 };
 
 }  // namespace aplib::comm::tcp

@@ -320,6 +320,8 @@ std::string TcpModule::describe(Peer peer) const {
   std::string connection = fmt::format("{} stream{}", streams, streams == 1 ? "" : "s");
   if (link.state() == Link::State::over) {
     connection = "ended";
+  } else if (link.is_cut()) {
+    connection = "cut";
   } else if (streams == 0) {
     connection = "not connected";
   }

@@ -21,8 +21,8 @@
 namespace aplib::comm::tcp {
 
 /// What a TcpModule is made of: what its port was opened with, what is known of the others, and where it is reached.
-/// endpoints: "10.0.0.1:5103", "[::1]:5103". streams: connections per pair, for large frames; 0: by round trip. Who
-/// connects decides.
+/// endpoints: "10.0.0.1:5103", "[::1]:5103". streams: connections per pair; 0: one, and where the round trip is long as
+/// many as help. resume_time: a long link that was cut is lost when it does not come back so soon.
 struct Settings : PortSettings, JoinSettings {
   Listener listener;
 };

@@ -29,7 +29,8 @@ tcp::Settings TcpNet::settings(Peer process) {
        .secure = options_.secure,
        .streams = options_.streams,
        .provider = {},
-       .peer_timeout = options_.peer_timeout},
+       .peer_timeout = options_.peer_timeout,
+       .resume_time = options_.resume_time},
       {.machine = machine(), .self = process, .endpoints = std::move(endpoints), .names = {}, .ways = std::move(ways)},
       std::move(listeners_[process])};
 }

@@ -19,6 +19,7 @@ struct TcpNetOptions {
   std::uint32_t streams = 1;
   std::string address = "127.0.0.1";
   std::chrono::milliseconds peer_timeout{10'000};
+  std::chrono::milliseconds resume_time{30'000};
   std::function<Way(Peer self, Peer peer)> way{};  ///< Empty: all direct.
   std::function<bool(Peer, Peer)> joins{};  ///< Whether tcp carries frames between these two. Empty: between all.
 };
