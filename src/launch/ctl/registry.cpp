@@ -119,6 +119,7 @@ constexpr std::string_view suffix = ".job";
 constexpr std::string_view end_suffix = ".end";  // behind the whole name of the socket
 constexpr std::chrono::seconds end_stays{60};
 constexpr std::string_view folder_suffix = ".sockets";
+constexpr std::string_view keeper_suffix = ".keeper";
 constexpr std::size_t answer_bytes_max = std::size_t{64} << 20;
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Errc::failed, text); }
@@ -137,6 +138,12 @@ std::optional<std::uint32_t> job_of(std::string_view name, std::string_view endi
 
 /// Whether a process of this number is on this computer.
 bool lives(std::uint32_t job) { return ::kill(static_cast<pid_t>(job), 0) == 0 || errno != ESRCH; }
+
+/// No process has that socket any more. One that has it does not notice the question, because of the socket's type.
+bool is_dead(const std::string& path) {
+  const RegistrySocket asking(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return asking.descriptor() >= 0 && asking.connect(path) != 0 && errno == ECONNREFUSED;
+}
 
 /// Whether an aprun listens there. If its process has gone, removes the name.
 bool answers(const std::string& folder, std::uint32_t job) {
@@ -222,8 +229,11 @@ void forget_dead_jobs(const std::string& folder) {
   std::vector<fs::path> dead;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const auto job = job_of(entry->path().filename().string(), folder_suffix);
+    const std::string name = entry->path().filename().string();
+    const auto job = job_of(name, folder_suffix);
     if (job && !lives(*job) && !answers(folder, *job)) dead.push_back(entry->path());
+    if (name.ends_with(keeper_suffix) && entry->is_socket(error) && is_dead(entry->path().string()))
+      dead.push_back(entry->path());
   }
   for (const fs::path& each : dead) fs::remove_all(each, error);
 }

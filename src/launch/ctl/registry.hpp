@@ -52,7 +52,8 @@ using os::registry_folder;
 /// The numbers of the jobs that have a socket, in rising order. Their apruns notice nothing, and may have died.
 [[nodiscard]] std::vector<std::uint32_t> found_jobs(const std::string& folder);
 
-/// Removes sockets and folders of processes that have ended, and no others, also those that never listened.
+/// Removes sockets and folders of processes that have ended, and no others: of jobs, also those that never listened,
+/// and of keepers of pools.
 void forget_dead_jobs(const std::string& folder);
 
 /// The socket of job number `job`.

@@ -177,6 +177,7 @@ int run(int argc, char** argv) {
     say_it_stands();
     return 0;
   }
+  ctl::forget_dead_jobs(ctl::registry_folder());
   const ctl::RegistrySocket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const mode_t usual = ::umask(0177);  // nodes have the user's own
   const bool listens = socket.listen(settings.path) == 0;

@@ -254,6 +254,11 @@ class Here(PoolTest):
         )
         self.assertEqual(self.run_it("apctl", "up", "p").stdout, "pool p: 1 host stands ready; repaired: 1\n")
         self.check_runs()
+        os.kill(processes("apkeeper")[0], signal.SIGKILL)
+        self.run_it("apctl", "down", "p", status=1)
+        left = self.socket()
+        self.up()
+        self.assertEqual((left.exists(), self.socket().exists()), (False, True))
 
     def test_down_ends_what_runs(self):
         self.up()
