@@ -239,6 +239,19 @@ class Reach(unittest.TestCase):
         self.assertEqual(len(errors), 1, errors)
         self.assertRegex(errors[0], f"relay.*{re.escape(two)}")
 
+    def test_a_way_to_a_gateway_that_is_cut(self):
+        s, home = self.sites, self.sites.network.hosts[0]
+        process = self.start(self.all_hosts(), more='[comm]\npeer-timeout = "3s"')
+        self.assertEqual(process.stdout.readline(), "all run\n")
+        s.wan.cut(home, s.login2)
+        try:
+            process.wait(PATIENCE)
+        finally:
+            s.wan.join(home, s.login2)
+        status, _, errors = self.finish(process)
+        self.assertEqual((status, len(errors)), (LOST, 1), errors)
+        self.assertRegex(errors[0], r"^aprun: ((desk|n\d|m1) \(cell \d\)|the relay on gateway) .*lost")
+
     def test_gateway_that_is_not_there(self):
         s = self.sites
         hosts = [s.by_ssh(s.open), s.by_ssh(s.n1), '[[site]]\ngateway = "192.0.2.1"\nhosts = ["n1"]\n']

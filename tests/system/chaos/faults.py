@@ -118,6 +118,18 @@ class Run(Machine):
                 pass
         raise Wrong("there is no guard")
 
+    def program(self, name):
+        """The process id of the only one of that name."""
+        found = [pid for pid, line in namespaces.processes().items() if line.split()[0].endswith("/" + name)]
+        if len(found) != 1:
+            raise Wrong(f"{len(found)} processes of {name}: {self.describe()}")
+        return found[0]
+
+    def command(self, *words):
+        """A command on the desk, to its end."""
+        return self.desk.run([self.bin / words[0], *words[1:]], cwd=self.folder, env=self.environment,
+                             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+
     def a_node(self):
         """(number, process id) of one of them."""
         pids = self.node_pids()
@@ -467,6 +479,76 @@ def stop_one_kill_another(run):
     run.expect(LOST, run.lost(killed) + "its process was killed by signal 9", 3)
 
 
+# ---- relays and pools ----
+
+
+def kill_relay(run):
+    """All pairs go by it."""
+    run.until_a_round()
+    run.kill(run.program("aprelay"), signal.SIGKILL)
+    run.expect(LOST, r"^aprun: .*relay.*; the machine stops$", 3)
+
+
+def stop_relay_shortly(run):
+    run.until_a_round()
+    relay = run.program("aprelay")
+    run.kill(relay, signal.SIGSTOP)
+    time.sleep(run.random.uniform(0.05, 0.3 * run.setup.timeout))
+    os.kill(relay, signal.SIGCONT)
+    run.finish()
+
+
+def check_repair(run):
+    """Its keeper was killed: no machine starts in the pool until it is repaired."""
+    refused = run.command("aprun", "--in", POOL, "/bin/true")
+    if refused.returncode != 2 or not re.search("^aprun: host '.*': the way to its keeper is closed", refused.stderr):
+        raise Wrong(f"a pool without a keeper: {refused}")
+    repaired = run.command("apctl", "up", POOL)
+    if repaired.returncode != 0 or "repaired: 1" not in repaired.stdout:
+        raise Wrong(f"the pool is not repaired: {repaired}")
+
+
+def take_down(run):
+    ended = run.command("apctl", "down", POOL)
+    if ended.returncode != 0:
+        raise Wrong(f"the pool does not end: {ended}")
+
+
+def kill_keeper(run):
+    """What runs goes on."""
+    run.until_a_round()
+    run.kill(run.program("apkeeper"), signal.SIGKILL)
+    run.finish()
+    check_repair(run)
+    take_down(run)
+
+
+def kill_keeper_while_it_starts(run):
+    """All or nothing."""
+    time.sleep(run.random.uniform(0, 0.3))
+    run.kill(run.program("apkeeper"), signal.SIGKILL)
+    (run.folder / "stop").touch()
+    runs = namespaces.wait_until(lambda: "all run" in run.lines or run.process.poll() is not None, 60)
+    if runs and "all run" in run.lines:
+        run.expect(0, None, 2)
+    else:
+        run.expect(2, rf"^aprun: (host ')?{HOST}'?: .*keeper", 2)
+    check_repair(run)
+    take_down(run)
+
+
+def kill_launcher_of_a_pool(run):
+    """Its nodes end, and the pool stands."""
+    run.until_a_round()
+    run.kill(run.process.pid, signal.SIGKILL)
+    run.process.wait()
+    run.ended_after = 0
+    if not namespaces.wait_until(lambda: not run.node_pids(), 3 + SLACK):
+        raise Wrong(f"nodes stay: {run.describe()}")
+    take_down(run)
+    run.apctl_list()  # which forgets what it has left
+
+
 # ---- streams and folders ----
 
 
@@ -557,6 +639,17 @@ def strangers(run):
 
 # ---- how some are started ----
 
+POOL = "pool"
+HERE = {"host_more": {f"ws{number}": 'launch = "local"' for number in range(1, 5)}, "addresses": False}
+
+
+def start_by_relay(_):
+    return {**HERE, "environment": {"TEST_APRUN_WAY": "relay"}}
+
+
+def start_in_a_pool(_):
+    return {**HERE, "pool": POOL}
+
 
 def start_with_a_pipe(_):
     reader, writer = os.pipe()
@@ -643,6 +736,11 @@ FAULTS = [
     Fault(blip_of_a_pair, hosts=2, weight=3),
     Fault(cut_launcher),
     Fault(stop_one_kill_another),
+    Fault(kill_relay, hosts=2, modules=("tcp",), start=start_by_relay),
+    Fault(stop_relay_shortly, hosts=2, modules=("tcp",), start=start_by_relay),
+    Fault(kill_keeper, modules=("tcp",), start=start_in_a_pool),
+    Fault(kill_keeper_while_it_starts, modules=("tcp",), start=start_in_a_pool),
+    Fault(kill_launcher_of_a_pool, modules=("tcp",), start=start_in_a_pool),
     Fault(slow_reader, arguments=(["1"],)),
     Fault(closed_output, arguments=(["1"],), start=start_with_a_pipe),
     Fault(closed_streams, start=start_without_streams),

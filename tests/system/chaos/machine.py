@@ -53,7 +53,8 @@ def send_garbage(hosts, garbage):
 class Machine:
     """aprun on the host "desk", and nodes on ws1, ws2, ... `more` has lines of [machine] and [comm]. `host_more` has
     lines of one host by its name, or is a function from the Host to them. `prefix` has words before aprun's command,
-    and `streams` those of its standard streams that are not ours."""
+    and `streams` those of its standard streams that are not ours. `pool`: the hosts are made a pool of that name
+    first."""
 
     CELLS = 2
 
@@ -74,6 +75,7 @@ class Machine:
         addresses=True,
         prefix=(),
         environment=None,
+        pool=None,
         **streams,
     ):
         self.folder = Path(tempfile.mkdtemp(prefix="aplib-chaos-"))
@@ -105,14 +107,19 @@ class Machine:
         self.file = self.folder / "cluster.toml"
         self.file.write_text("\n".join(lines) + "\n")
         self.lines, self.errors, self.more = [], [], threading.Condition()
-        command = [*prefix, bin_folder / "aprun", "-f", self.file, *options, program, *map(str, arguments)]
         # Folders for what a run keeps, removed with ours.
         kept = dict(os.environ, TMPDIR=str(self.folder), XDG_RUNTIME_DIR=str(self.folder))
         if callable(environment):
             environment = environment(self)
+        self.environment = {**kept, **(environment or {})}
+        where = ["--in", pool] if pool else ["-f", self.file]
+        if pool:
+            self.desk.run([bin_folder / "apctl", "up", "-f", self.file, "--name", pool], cwd=self.folder,
+                          env=self.environment, stdout=subprocess.DEVNULL, check=True)
+        command = [*prefix, bin_folder / "aprun", *where, *options, program, *map(str, arguments)]
         pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
         self.process = self.desk.popen(
-            command, **{**pipes, **streams}, text=True, cwd=self.folder, env={**kept, **(environment or {})}
+            command, **{**pipes, **streams}, text=True, cwd=self.folder, env=self.environment
         )
         self.readers = [threading.Thread(target=self.read, args=pair)
                         for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors)) if pair[0]]
