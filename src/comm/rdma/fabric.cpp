@@ -197,9 +197,12 @@ void check(const fi_info& info, const char* call, int error) {
 }  // namespace
 
 void fabric_failed(const fi_info& info, const char* call, int error) {
-  const char* remedy = error == -FI_ENOMEM || error == -ENOMEM
-                           ? "; raise the limit on address space (ulimit -v) or on locked memory (ulimit -l)"
-                           : "";
+  const char* remedy = "";
+  if (error == -FI_ENOMEM || error == -ENOMEM)
+    remedy = "; raise the limit on address space (ulimit -v) or on locked memory (ulimit -l)";
+  if (error == -FI_EAGAIN)  // of calls that make something: pthread_create(3) says so
+    remedy =
+        "; the provider can start no thread: raise the limit on address space (ulimit -v) or on processes (ulimit -u)";
   throw Error(Errc::failed, fmt::format("rdma: provider {}, {}: {}: {}{}", info.fabric_attr->prov_name,
                                         info.domain_attr->name != nullptr ? info.domain_attr->name : "no domain", call,
                                         fabric_words(error), remedy));

@@ -30,6 +30,11 @@ constexpr std::size_t buffer_behind_place_bytes = 4 * 1024;
 /// A chunk takes so many seconds on its lane, where there are several: so long others wait for it.
 constexpr double chunk_seconds = 0.01;
 constexpr std::size_t chunk_bytes_min = 16 * 1024;
+/// What the system has of a lane's and has not sent waits for that lane alone, while all that comes by others waits for
+/// it at the other end. So, where there are several, it is what a lane sends in so many seconds.
+constexpr double unsent_seconds = 0.02;
+constexpr std::size_t unsent_bytes_min = 32 * 1024;
+constexpr std::size_t unsent_bytes_max = 256 * 1024;
 
 double seconds_of(Lanes::Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
@@ -79,7 +84,7 @@ bool Lanes::add(std::unique_ptr<Stream> stream) {
   made->share = &out_.open();
   made->stream = std::move(stream);
   Lane& lane = *lanes_.emplace_back(std::move(made));
-  pull_by_room(lane.stream->socket());
+  pull_by_room(lane.stream->socket(), standing() == 1 ? unsent_bytes_max : unsent_bytes_min);
   if (lane.stream->read_ahead()) fresh_.store(true);
   // The last step: from here on the polling thread may use it.
   epoll_event event{};
@@ -252,6 +257,10 @@ void Lanes::report() {
     lane->chunk_bytes =
         stand == 1 ? Chunk::bytes_max
                    : std::clamp(static_cast<std::size_t>(bytes), chunk_bytes_min, std::size_t{Chunk::bytes_max});
+    const double unsent = static_cast<double>(progress.bytes_per_second) * unsent_seconds;
+    if (stand > 1)
+      pull_by_room(lane->stream->socket(),
+                   std::clamp(static_cast<std::size_t>(unsent), unsent_bytes_min, unsent_bytes_max));
   }
   if (growth_.report({.now = now,
                       .round_trip = round_trip,

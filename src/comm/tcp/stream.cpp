@@ -80,9 +80,8 @@ std::chrono::microseconds round_trip(int socket) noexcept {
   return std::chrono::microseconds(info.tcpi_rtt);
 }
 
-void pull_by_room(int socket) noexcept {
-  constexpr int unsent_bytes = 256 * 1024;
-  set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, unsent_bytes);
+void pull_by_room(int socket, std::size_t unsent_bytes) noexcept {
+  set(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, static_cast<int>(unsent_bytes));
 }
 
 Progress progress_of(int socket) noexcept {

@@ -88,7 +88,7 @@ void prepare_for_frames(int socket) noexcept;
 
 /// The socket says that it has room only while the system has little left to send, so that of several connections each
 /// takes what it can send soon.
-void pull_by_room(int socket) noexcept;
+void pull_by_room(int socket, std::size_t unsent_bytes) noexcept;
 
 /// What the system reports of a connection that sends.
 struct Progress {

@@ -95,6 +95,14 @@ void count(Measurement& measurement, const Connections& before, const Connection
   }
 }
 
+/// Bytes that have come by all connections. Of several that carry one stream, some bring what waits for its turn: counted
+/// as messages, it would come all at once.
+double received_bytes() {
+  double bytes = 0;
+  for (const auto& [descriptor, info] : connections()) bytes += static_cast<double>(info.tcpi_bytes_received);
+  return bytes;
+}
+
 struct Result {
   double bytes = 0;
   double time = 0;
@@ -122,29 +130,40 @@ class Pair {
     return measurement;
   }
 
-  // Answers and receives. The clock starts with the last message before those that count.
+  // Answers and receives. The clock starts with the last look before the messages that count.
   void follow() {
     for (bool more = true; more;) {
       more = aplib::receive({.cell = partner_, .type = ping_type}).as<std::uint8_t>() != 0;
       aplib::send(partner_, std::uint8_t{0}, {.type = ping_type});
     }
+    constexpr double look_pause = 0.002;  // a look takes a part of a millisecond
     Result result;
     double mark = now();
     double processor_mark = processor_seconds();
     double processor_end = processor_mark;
+    double received_mark = received_bytes();
+    double looked = mark;
+    double counted_bytes = 0;  // of messages
     for (;;) {
       const aplib::Envelope got = aplib::receive_into(buffer_, {.cell = partner_});
       if (got.type == end_type) break;
       aplib::send(partner_, static_cast<std::uint64_t>(got.bytes), {.type = arrived_type});
+      if (got.type == counted_type) counted_bytes += static_cast<double>(got.bytes);
+      const bool began = counted_bytes != 0;
+      const double time = now();
+      if (result.time != 0 && time - looked < look_pause) continue;
       if (got.type == counted_type) {
-        result.bytes += static_cast<double>(got.bytes);
-        result.time = now() - mark;
+        result.bytes = received_bytes() - received_mark;
+        result.time = time - mark;
         processor_end = processor_seconds();
-      } else if (result.bytes == 0) {
-        mark = now();
+        looked = time;
+      } else if (!began && time - looked >= look_pause) {
+        received_mark = received_bytes();
+        mark = looked = time;
         processor_mark = processor_seconds();
       }
     }
+    if (2 * result.bytes < counted_bytes) result.bytes = counted_bytes;  // not by TCP
     if (result.time > 0) result.cores = (processor_end - processor_mark) / result.time;
     aplib::send(partner_, result, {.type = result_type});
   }
