@@ -95,8 +95,8 @@ void count(Measurement& measurement, const Connections& before, const Connection
   }
 }
 
-/// Bytes that have come by all connections. Of several that carry one stream, some bring what waits for its turn: counted
-/// as messages, it would come all at once.
+/// Bytes that have come by all connections. Of several that carry one stream, some bring what waits for its turn:
+/// counted as messages, it would come all at once.
 double received_bytes() {
   double bytes = 0;
   for (const auto& [descriptor, info] : connections()) bytes += static_cast<double>(info.tcpi_bytes_received);
