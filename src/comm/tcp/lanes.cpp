@@ -87,6 +87,7 @@ bool Lanes::add(std::unique_ptr<Stream> stream) {
   pull_by_room(lane.stream->socket(), standing() == 1 ? unsent_bytes_max : unsent_bytes_min);
   if (lane.stream->read_ahead()) fresh_.store(true);
   // The last step: from here on the polling thread may use it.
+  published_.fetch_add(1, std::memory_order_release);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = &lane;
@@ -334,6 +335,7 @@ bool Lanes::look(News& news) {
   looked_ = now;
   std::array<epoll_event, most> events;
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  static_cast<void>(published_.load(std::memory_order_acquire));
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     Lane& lane = *static_cast<Lane*>(event.data.ptr);

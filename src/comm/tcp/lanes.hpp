@@ -151,7 +151,8 @@ class Lanes {
   std::uint64_t owed_ = 0;    // What is to be acknowledged; under the lock.
   bool owes_ = false;         // Under the lock.
 
-  std::atomic<bool> fresh_ = false;  // A lane was added that may have read ahead.
+  std::atomic<std::uint64_t> published_ = 0;  // Lanes that were added: says in C++ what the epoll says already.
+  std::atomic<bool> fresh_ = false;           // A lane was added that may have read ahead.
   std::atomic<std::uint64_t> reads_ = 0;
   std::atomic<std::uint64_t> writes_ = 0;
 };

@@ -308,8 +308,8 @@ TEST(Inflow, AnyChunksAreTakenOrRefusedWithinBounds) {
     refused += good ? 0 : 1;
     taken += in.taken();
   }
-  EXPECT_GT(refused, 100);
-  EXPECT_GT(taken, 1'000'000U);
+  EXPECT_GT(static_cast<std::uint64_t>(refused), scaled(100));
+  EXPECT_GT(taken, scaled(1'000'000));
 }
 
 TEST(Inflow, PiecesThatDoNotFitTogetherAreBounded) {
