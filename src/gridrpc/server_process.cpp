@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "aplib/gridrpc.h"
+#include "base/os/spawn.hpp"
 #include "gridrpc/idl.hpp"
 
 extern char** environ;  // NOLINT
@@ -29,35 +29,6 @@ namespace {
 constexpr std::chrono::milliseconds patience_at_end{1000};
 constexpr std::uint64_t failure_text_max = std::uint64_t{64} << 10;
 constexpr std::uint64_t arena_unit = std::uint64_t{2} << 20;
-
-/// posix_spawn's, freed with their owner.
-struct SpawnSettings {
-  posix_spawn_file_actions_t actions{};
-  posix_spawnattr_t attributes{};
-
-  /// `streams` becomes standard input and output. A process group of its own; signals as if no program had changed
-  /// them.
-  explicit SpawnSettings(int streams) {
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, streams, STDIN_FILENO);
-    ::posix_spawn_file_actions_adddup2(&actions, streams, STDOUT_FILENO);
-    ::posix_spawnattr_init(&attributes);
-    ::posix_spawnattr_setpgroup(&attributes, 0);
-    sigset_t none;
-    sigset_t all;
-    ::sigemptyset(&none);
-    ::sigfillset(&all);
-    ::posix_spawnattr_setsigmask(&attributes, &none);
-    ::posix_spawnattr_setsigdefault(&attributes, &all);
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  }
-  ~SpawnSettings() {
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::posix_spawnattr_destroy(&attributes);
-  }
-  SpawnSettings(const SpawnSettings&) = delete;
-  SpawnSettings& operator=(const SpawnSettings&) = delete;
-};
 
 std::string how_it_ended(int status) {
   if (WIFSIGNALED(status))
@@ -130,7 +101,9 @@ void ServerProcess::start(unsigned number) {
   std::vector<char*> words;
   for (std::string& each : command) words.push_back(each.data());
   words.push_back(nullptr);
-  const SpawnSettings settings(theirs.get());
+  os::SpawnSettings settings;
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO})
+    ::posix_spawn_file_actions_adddup2(&settings.actions, theirs.get(), stream);
   const int error = ::posix_spawnp(&process_, words[0], &settings.actions, &settings.attributes, words.data(), environ);
   if (error != 0) {
     process_ = -1;

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +28,7 @@
 #include "aplib/options.hpp"
 #include "base/cpus.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/spawn.hpp"
 #include "base/os/thread.hpp"
 #include "launch/cluster/document.hpp"
 
@@ -271,28 +271,16 @@ class Shell {
 
  private:
   int spawn(const std::string& line, int output) {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    ::posix_spawn_file_actions_init(&files);
-    ::posix_spawnattr_init(&attributes);
+    os::SpawnSettings settings;
     // The job's key comes by a node's standard input, which the command must not read.
-    ::posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    ::posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-    sigset_t none;
-    sigset_t all;
-    ::sigemptyset(&none);
-    ::sigfillset(&all);
-    ::posix_spawnattr_setsigmask(&attributes, &none);
-    ::posix_spawnattr_setsigdefault(&attributes, &all);
-    ::posix_spawnattr_setpgroup(&attributes, 0);
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    ::posix_spawn_file_actions_addopen(&settings.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&settings.actions, output, STDOUT_FILENO);
     std::string shell = "sh";
     std::string option = "-c";
     std::string copy = line;
     std::array<char*, 4> arguments{shell.data(), option.data(), copy.data(), nullptr};
-    const int error = ::posix_spawn(&child_, "/bin/sh", &files, &attributes, arguments.data(), environ);
-    ::posix_spawn_file_actions_destroy(&files);
-    ::posix_spawnattr_destroy(&attributes);
+    const int error =
+        ::posix_spawn(&child_, "/bin/sh", &settings.actions, &settings.attributes, arguments.data(), environ);
     if (error != 0) child_ = 0;
     return error;
   }
