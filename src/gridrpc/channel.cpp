@@ -15,6 +15,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/os/local_socket.hpp"
+
 namespace aplib::gridrpc {
 namespace {
 
@@ -47,7 +49,6 @@ void Channel::wait_until_ready(int descriptor, short events) const {
 
 void Channel::send(std::span<iovec> parts, int descriptor) {
   const bool socket = !writer_;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   while (!parts.empty()) {
     if (parts.front().iov_len == 0) {
       parts = parts.subspan(1);
@@ -57,19 +58,8 @@ void Channel::send(std::span<iovec> parts, int descriptor) {
     const std::size_t count = std::min<std::size_t>(parts.size(), IOV_MAX);
     ssize_t sent = 0;
     if (socket) {
-      msghdr message{};
-      message.msg_iov = parts.data();
-      message.msg_iovlen = count;
-      if (descriptor >= 0) {
-        message.msg_control = control.data();
-        message.msg_controllen = control.size();
-        cmsghdr* head = CMSG_FIRSTHDR(&message);
-        head->cmsg_level = SOL_SOCKET;
-        head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof descriptor);
-        std::memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
-      }
-      sent = ::sendmsg(reader_.get(), &message, MSG_NOSIGNAL | (deadline_ ? MSG_DONTWAIT : 0));
+      sent = os::send_parts(reader_.get(), parts.first(count),
+                            std::span(&descriptor, descriptor >= 0 ? std::size_t{1} : 0), deadline_ ? MSG_DONTWAIT : 0);
     } else {
       sent = ::writev(writer_.get(), parts.data(), static_cast<int>(count));
     }
@@ -89,26 +79,15 @@ void Channel::send(std::span<iovec> parts, int descriptor) {
 }
 
 std::size_t Channel::read_some(void* into, std::size_t bytes) {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   for (;;) {
     if (deadline_) wait_until_ready(reader_.get(), POLLIN);
     ssize_t count = 0;
     if (writer_) {
       count = ::read(reader_.get(), into, bytes);
     } else {
-      iovec part{.iov_base = into, .iov_len = bytes};
-      msghdr message{};
-      message.msg_iov = &part;
-      message.msg_iovlen = 1;
-      message.msg_control = control.data();
-      message.msg_controllen = control.size();
-      count = ::recvmsg(reader_.get(), &message, MSG_CMSG_CLOEXEC);
-      const cmsghdr* head = count > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
-      if (head != nullptr && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
-        int number = -1;
-        std::memcpy(&number, CMSG_DATA(head), sizeof number);
-        came_.reset(number);
-      }
+      os::ReceivedMessage message = os::receive_message(reader_.get(), {static_cast<std::byte*>(into), bytes});
+      count = message.bytes;
+      if (message.passed != 0) came_ = std::move(message.descriptors[0]);
     }
     if (count > 0) return static_cast<std::size_t>(count);
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;

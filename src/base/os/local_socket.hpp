@@ -61,15 +61,15 @@ class AbstractAddress {
 /// Descriptors that one message passes at most.
 inline constexpr std::size_t passed_max = 4;
 
-/// Sends `bytes`, one message, and with it descriptors of the same files for the other process. False: errno says why;
-/// also EMSGSIZE where a part went. `flags` as send(2)'s. REQUIRES: bytes; at most passed_max descriptors. Any thread.
-[[nodiscard]] inline bool send_message(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
-                                       int flags = 0) noexcept {
-  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+/// sendmsg(2), without SIGPIPE and repeated when a signal interrupts it: the parts, one behind the other, and with the
+/// first byte descriptors of the same files for the other process. Returns how many bytes went; -1: errno says why.
+/// `flags` as send(2)'s. REQUIRES: a byte; at most passed_max descriptors. Any thread.
+[[nodiscard]] inline ssize_t send_parts(int socket, std::span<iovec> parts, std::span<const int> descriptors,
+                                        int flags = 0) noexcept {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(passed_max * sizeof(int))> control{};
   msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
   if (!descriptors.empty()) {
     message.msg_control = control.data();
     message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
@@ -83,6 +83,14 @@ inline constexpr std::size_t passed_max = 4;
   do {
     sent = ::sendmsg(socket, &message, MSG_NOSIGNAL | flags);
   } while (sent < 0 && errno == EINTR);
+  return sent;
+}
+
+/// As send_parts(), of all `bytes`. False: errno says why; also EMSGSIZE where a part went.
+[[nodiscard]] inline bool send_message(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
+                                       int flags = 0) noexcept {
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  const ssize_t sent = send_parts(socket, std::span(&part, 1), descriptors, flags);
   if (sent >= 0 && sent != static_cast<ssize_t>(bytes.size())) errno = EMSGSIZE;
   return sent == static_cast<ssize_t>(bytes.size());
 }

@@ -111,24 +111,9 @@ bool JobCell::run(const JobOrder& order, int input, int output, int error) {
   append_message(bytes,
                  CellJob{.words = order.command.words, .sequence = order.sequence, .slot_number = order.slot_number});
   const std::array<int, CellJob::descriptors> descriptors{input, output, error};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof descriptors)> control{};
-  iovec first{bytes.data(), 1};
-  msghdr message{};
-  message.msg_iov = &first;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof descriptors);
-  std::memcpy(CMSG_DATA(head), descriptors.data(), sizeof descriptors);
-  ssize_t sent = 0;
-  do {
-    sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
   // It has nothing else to do than to read.
-  return sent == 1 && os::send_all(socket_.get(), std::span(bytes).subspan(1));
+  return os::send_message(socket_.get(), std::span(bytes).first(1), descriptors) &&
+         os::send_all(socket_.get(), std::span(bytes).subspan(1));
 }
 
 std::optional<CellEnded> JobCell::hear() {

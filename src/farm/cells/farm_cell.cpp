@@ -114,29 +114,12 @@ class CellServer {
       if (auto job = stream_.next<CellJob>()) return job;
       if (stream_.bad()) throw Error(Errc::failed, "what came is no job of an apfarm of this version");
       std::array<std::byte, 4096> piece;
-      alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * CellJob::descriptors)> control{};
-      iovec place{piece.data(), piece.size()};
-      msghdr message{};
-      message.msg_iov = &place;
-      message.msg_iovlen = 1;
-      message.msg_control = control.data();
-      message.msg_controllen = control.size();
-      const ssize_t got = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return std::nullopt;
-      take_streams(message);
-      stream_.add(std::span(piece).first(static_cast<std::size_t>(got)));
-    }
-  }
-
-  static void take_streams(msghdr& message) {
-    cmsghdr* const head = CMSG_FIRSTHDR(&message);
-    std::array<int, CellJob::descriptors> descriptors{};
-    if (head == nullptr || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof descriptors)) return;
-    std::memcpy(descriptors.data(), CMSG_DATA(head), sizeof descriptors);
-    for (int fd = 0; const int came : descriptors) {
-      const os::UniqueFd owned(came);
-      ::dup2(came, fd++);
+      os::ReceivedMessage message = os::receive_message(socket_.get(), piece);
+      if (message.bytes <= 0) return std::nullopt;
+      if (message.passed == CellJob::descriptors)
+        for (int fd = 0; fd < static_cast<int>(CellJob::descriptors); ++fd)
+          ::dup2(message.descriptors[static_cast<std::size_t>(fd)].get(), fd);
+      stream_.add(std::span(piece).first(static_cast<std::size_t>(message.bytes)));
     }
   }
 
