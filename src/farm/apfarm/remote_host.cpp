@@ -38,7 +38,6 @@ constexpr Time again_least = milliseconds(500);
 constexpr Time again_most = std::chrono::seconds(8);
 /// When the connection of a worker has closed, its keeper says why, unless it has gone, too.
 constexpr Time last_words_wait = std::chrono::seconds(1);
-constexpr std::size_t words_max = 20;
 constexpr std::size_t worker_slots_max = 1'000'000;
 
 class RemoteHost final : public JobHost {
@@ -102,8 +101,7 @@ class RemoteHost final : public JobHost {
   }
 
   void begin(Time now, HostNews& news) {
-    end_ = {};
-    line_.clear();
+    words_ = {};
     fault_.clear();
     stream_ = {};
     out_.clear();
@@ -220,28 +218,8 @@ class RemoteHost final : public JobHost {
   }
 
   void take_words() {
-    for (std::string text = worker_->read(Started::error); !text.empty(); text = worker_->read(Started::error)) {
-      line_ += text;
-      for (std::size_t end = line_.find('\n'); end != line_.npos; end = line_.find('\n')) {
-        take_line(line_.substr(0, end));
-        line_.erase(0, end + 1);
-      }
-    }
-  }
-
-  void take_line(std::string line) {
-    namespace mark = launch::start::mark;
-    if (line.starts_with(mark::begins)) {
-      end_.began = true;
-    } else if (line.starts_with(mark::no_folder)) {
-      end_.lost_folder = line.substr(mark::no_folder.size());
-    } else if (const auto at = line.find(mark::ends); at != line.npos) {
-      const auto status = text::parse_number(line.substr(at + mark::ends.size()));
-      end_.told = status.has_value();
-      end_.status = static_cast<int>(status.value_or(0));
-    } else if (end_.words.size() < words_max) {
-      end_.words.push_back(std::move(line));
-    }
+    for (std::string text = worker_->read(Started::error); !text.empty(); text = worker_->read(Started::error))
+      words_.take(text);
   }
 
   /// Told the first time only, and whenever the host had come.
@@ -263,7 +241,7 @@ class RemoteHost final : public JobHost {
     if (hears_ && now - heard_ >= silence_)
       return fmt::format("{}: its worker has said nothing for {:.3g} s", name,
                          std::chrono::duration<double>(silence_).count());
-    launch::start::MethodEnd end = end_;
+    launch::start::MethodEnd end = words_.end();
     end.arrived = slots_ != 0;
     const launch::start::Verdict verdict = method_->judge(start_, end);
     if (verdict.kind == launch::start::Verdict::Kind::failed) return verdict.text;
@@ -292,8 +270,7 @@ class RemoteHost final : public JobHost {
   bool unsaid_ = false;   // out_ has more than speak() has seen
   launch::wire::Bytes piece_ = launch::wire::Bytes(std::size_t{256} << 10);
   std::unordered_map<TaskNumber, JobFiles> outputs_;
-  launch::start::MethodEnd end_;
-  std::string line_;   // of its words, unfinished
+  launch::start::KeptWords words_;
   std::string fault_;  // why it is of no use
 };
 

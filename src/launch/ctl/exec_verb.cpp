@@ -31,8 +31,6 @@ namespace {
 
 using start::Started;
 
-constexpr std::size_t words_kept_max = 20;
-
 /// Bytes on their way from one descriptor to another: it reads only when all is written.
 class Flow {
  public:
@@ -96,7 +94,7 @@ class HostProgram {
     Flow in(STDIN_FILENO, ends.writer.get());
     Flow out(ends.reader.get(), STDOUT_FILENO);
     bool closed = false;
-    while (!end_.told && !words_ended_) {
+    while (!words_.end().told && !words_ended_) {
       std::array polled{in.wish(), out.wish(), pollfd{.fd = program_->end_fd(), .events = POLLIN, .revents = 0}};
       if (::poll(polled.data(), polled.size(), -1) < 0) continue;
       if (polled[0].revents != 0 && !in.go_on()) closed = true;  // it reads no more, and may write on
@@ -118,39 +116,20 @@ class HostProgram {
       words_ended_ = program_->ended().has_value();
       return;
     }
-    line_ += text;
-    for (std::size_t end = line_.find('\n'); end != line_.npos; end = line_.find('\n')) {
-      take_line(line_.substr(0, end));
-      line_.erase(0, end + 1);
-    }
-  }
-
-  void take_line(const std::string& line) {
-    namespace mark = start::mark;
-    if (line.starts_with(mark::begins)) {
-      end_.began = true;
-    } else if (line.starts_with(mark::no_folder)) {
-      end_.lost_folder = line.substr(mark::no_folder.size());
-    } else if (const auto at = line.find(mark::ends); at != line.npos) {
-      const auto status = text::parse_number(line.substr(at + mark::ends.size()));
-      end_.told = status.has_value();
-      end_.status = static_cast<int>(status.value_or(0));
-    } else {
-      if (end_.began) static_cast<void>(os::write_all(STDERR_FILENO, line + "\n"));
-      if (end_.words.size() < words_kept_max) end_.words.push_back(line);
-    }
+    words_.take(text, [this](const std::string& line) {
+      if (words_.end().began) static_cast<void>(os::write_all(STDERR_FILENO, line + "\n"));
+    });
   }
 
   [[nodiscard]] int status() const {
-    if (end_.told) return end_.status;
-    throw Error(Errc::failed, method_->judge(start_, end_).text);
+    if (words_.end().told) return words_.end().status;
+    throw Error(Errc::failed, method_->judge(start_, words_.end()).text);
   }
 
   const start::NodeStart start_;
   const std::unique_ptr<start::LaunchMethod> method_;
   std::unique_ptr<Started> program_;
-  start::MethodEnd end_;
-  std::string line_;
+  start::KeptWords words_;
   bool words_ended_ = false;
 };
 

@@ -23,6 +23,53 @@
 
 namespace aplib::launch::start {
 
+// ---- marks ----
+
+std::optional<Mark> find_mark(std::string_view line, bool began) {
+  // It may stand behind something that was written without an end of line.
+  const auto find = [&](Mark::Kind kind, std::string_view word) -> std::optional<Mark> {
+    const std::size_t at = line.rfind(word);
+    const auto number = at == line.npos ? std::nullopt : text::parse_number(line.substr(at + word.size()));
+    if (!number) return std::nullopt;
+    return Mark{.kind = kind, .number = *number, .before = line.substr(0, at)};
+  };
+  if (const auto mark = find(Mark::Kind::begins, mark::begins)) return mark;
+  if (line.starts_with(mark::no_folder))
+    return Mark{.kind = Mark::Kind::no_folder, .folder = line.substr(mark::no_folder.size())};
+  return began ? find(Mark::Kind::ends, mark::ends) : std::nullopt;
+}
+
+void KeptWords::take(std::string_view text, const std::function<void(const std::string&)>& say) {
+  const auto hear = [&](std::string_view line) {
+    if (say) say(std::string(line));
+    end_.keep(line);
+  };
+  line_ += text;
+  for (std::size_t end = line_.find('\n'); end != line_.npos || line_.size() > line_max; end = line_.find('\n')) {
+    const std::size_t length = std::min(end, line_max);
+    const std::string line = line_.substr(0, length);
+    line_.erase(0, length == end ? length + 1 : length);
+    const std::optional<Mark> mark = find_mark(line, end_.began);
+    if (!mark) {
+      hear(line);
+      continue;
+    }
+    if (!mark->before.empty()) hear(mark->before);
+    switch (mark->kind) {
+      case Mark::Kind::begins:
+        end_.began = true;
+        break;
+      case Mark::Kind::no_folder:
+        end_.lost_folder = mark->folder;
+        break;
+      case Mark::Kind::ends:
+        end_.told = true;
+        end_.status = static_cast<int>(mark->number);
+        break;
+    }
+  }
+}
+
 // ---- this host, and a command of the user's ----
 
 namespace {

@@ -4,7 +4,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +20,11 @@
 
 namespace aplib::launch::start {
 
+/// Lines kept of what each has said last.
+inline constexpr std::size_t words_max = 20;
+/// A longer line is passed on in pieces.
+inline constexpr std::size_t line_max = std::size_t{64} << 10;
+
 /// How the start of one node ended.
 struct MethodEnd {
   int status = 0;                  ///< The child's exit status, or 128 + signal.
@@ -25,6 +34,11 @@ struct MethodEnd {
   int attempt = 1;                 ///< The number of attempts, this one included.
   std::string lost_folder;         ///< The folder that the host lacks.
   std::vector<std::string> words;  ///< The last output, without our own marks.
+
+  void keep(std::string_view line) {
+    words.emplace_back(line);
+    if (words.size() > words_max) words.erase(words.begin());
+  }
 };
 
 /// What to do then.
@@ -125,6 +139,30 @@ inline constexpr std::string_view ends = "aplib-node ends ";            ///< and
 inline constexpr std::string_view process =
     "aplib-node process ";  ///< and its number: srun, whose lines are labelled by task
 }  // namespace mark
+
+/// What a node's host reports by a line.
+struct Mark {
+  enum class Kind : std::uint8_t { begins, no_folder, ends };
+  Kind kind = Kind::begins;
+  std::uint64_t number = 0;   ///< begins: its process; ends: its status.
+  std::string_view folder{};  ///< no_folder. A view.
+  std::string_view before{};  ///< What somebody wrote without an end of line stands before the mark. A view.
+};
+/// The mark in a line; only who has begun can end. Nothing: it is words.
+[[nodiscard]] std::optional<Mark> find_mark(std::string_view line, bool began);
+
+/// The words of a process that a keeper has started, on their way.
+class KeptWords {
+ public:
+  /// Takes what has come on its standard error. `say`, if any, gets the lines that are no marks, without their ends.
+  void take(std::string_view text, const std::function<void(const std::string&)>& say = {});
+  /// What they have told so far.
+  [[nodiscard]] const MethodEnd& end() const noexcept { return end_; }
+
+ private:
+  MethodEnd end_;
+  std::string line_;  // unfinished
+};
 
 /// The script that a shell on the host runs for a node: `marks`, the folder, the command. The shell stays and reports
 /// the status.

@@ -32,13 +32,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr int turns_max = 8;                 // logins under way at once: what sshd's MaxStartups (10) takes
-constexpr std::size_t words_max = 20;        // lines kept of what each wrote last
-constexpr std::size_t line_max = 64 * 1024;  // a longer one is passed on in pieces
-constexpr milliseconds grace_input{1000};    // from the end of its input to SIGTERM
-constexpr milliseconds grace_term{500};      // from there to SIGKILL
-constexpr milliseconds grace_remote{5000};   // for the command that kills on the host itself
-constexpr milliseconds blind_pause{10};      // between looks, where the system tells no end
+constexpr int turns_max = 8;                // logins under way at once: what sshd's MaxStartups (10) takes
+constexpr milliseconds grace_input{1000};   // from the end of its input to SIGTERM
+constexpr milliseconds grace_term{500};     // from there to SIGKILL
+constexpr milliseconds grace_remote{5000};  // for the command that kills on the host itself
+constexpr milliseconds blind_pause{10};     // between looks, where the system tells no end
 
 /// A node, and what is known of it.
 struct Node {
@@ -381,45 +379,35 @@ void AllMethods::take_line(Launch& launch, Child::Stream stream, std::string_vie
       if (found != launch.by_label.end()) node = &launch.nodes[found->second];
     }
   }
-  // A mark may stand behind something that was written without an end of line.
-  const auto number_behind = [&](std::string_view word) {
-    const std::size_t at = line.rfind(word);
-    const auto number = at == line.npos ? std::nullopt : text::parse_number(line.substr(at + word.size()));
-    if (number && at > 0) take_words(launch, stream, node, line.substr(0, at));
-    return number;
-  };
-  if (node == nullptr) return take_words(launch, stream, node, line);
-  if (const auto group = number_behind(mark::begins)) {
-    node->end.began = true;
-    if (launch.method->has_foreword()) node->end.words.clear();
-    node->group = static_cast<long>(*group);
-    end_turn(launch);
-    return;
-  }
-  if (line.starts_with(mark::no_folder)) {
-    node->end.lost_folder = line.substr(mark::no_folder.size());
-    return;
-  }
-  const auto status = node->end.began ? number_behind(mark::ends) : std::nullopt;
-  if (status) {
-    node->status = static_cast<int>(*status);
-    node->end.told = true;
-    if (launch.method->together()) {  // srun ends with the last of them
+  const std::optional<Mark> mark = node == nullptr ? std::nullopt : find_mark(line, node->end.began);
+  if (!mark) return take_words(launch, stream, node, line);
+  if (!mark->before.empty()) take_words(launch, stream, node, mark->before);
+  switch (mark->kind) {
+    case Mark::Kind::begins:
+      node->end.began = true;
+      if (launch.method->has_foreword()) node->end.words.clear();
+      node->group = static_cast<long>(mark->number);
+      end_turn(launch);
+      return;
+    case Mark::Kind::no_folder:
+      node->end.lost_folder = mark->folder;
+      return;
+    case Mark::Kind::ends:
+      node->status = static_cast<int>(mark->number);
+      node->end.told = true;
+      if (!launch.method->together()) return;  // srun ends with the last of them
       node->end.status = *node->status;
       const Verdict verdict = launch.method->judge(node->start, node->end);
       verdict.kind == Verdict::Kind::failed ? tell_failed(*node, verdict.text) : tell_ended(*node, verdict.status);
-    }
-    return;
+      return;
   }
-  take_words(launch, stream, node, line);
 }
 
 /// A line of a node, or of what starts all.
 void AllMethods::take_words(Launch& launch, Child::Stream stream, Node* node, std::string_view line) {
   for (Node& each : launch.nodes) {
     if (node != nullptr && &each != node) continue;
-    each.end.words.emplace_back(line);
-    if (each.end.words.size() > words_max) each.end.words.erase(each.end.words.begin());
+    each.end.keep(line);
   }
   // A node itself writes nothing on standard output but its greeting.
   if (launch.method->has_foreword() && (!launch.nodes[0].end.began || stream == Child::output)) return;
