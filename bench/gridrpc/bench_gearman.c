@@ -6,26 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { samples = 15, calls = 500 };
+#include "samples.h"
 
-static int compare(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double* values) {
-  qsort(values, samples, sizeof *values, compare);
-  return values[samples / 2];
-}
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
+enum { calls = 500 };
 
 static gearman_return_t twice(gearman_job_st* job, void* context) {
   int n = 0;

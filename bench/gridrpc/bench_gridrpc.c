@@ -5,25 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { samples = 15, calls = 2000 };
+#include "samples.h"
 
-static int compare(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double* values) {
-  qsort(values, samples, sizeof *values, compare);
-  return values[samples / 2];
-}
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
+enum { calls = 2000 };
 
 static void check(grpc_error_t code) {
   if (code == GRPC_NO_ERROR) return;
