@@ -140,12 +140,14 @@ function(aplib_precompile_sanitized target)
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endfunction()
 
-# aplib_runs_beside_library(program): it finds libaplib.so relative to itself, in the build tree as where it is
-# installed. Were the two different, CMake would end the build tree's RUNPATH in an empty element (room for the
-# other): the current folder, where anybody may put libraries.
+# aplib_runs_beside_library(program [folder]): it finds libaplib.so relative to itself, in the build tree as where it is
+# installed, in `folder` (that of programs). Were the two different, CMake would end the build tree's RUNPATH in an
+# empty element (room for the other): the current folder, where anybody may put libraries.
 function(aplib_runs_beside_library program)
-  file(RELATIVE_PATH library_from_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
-  set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${library_from_bin}" BUILD_WITH_INSTALL_RPATH ON)
+  set(folder ${ARGN} ${CMAKE_INSTALL_BINDIR})
+  list(GET folder 0 folder)
+  file(RELATIVE_PATH library /${folder} /${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/${library}" BUILD_WITH_INSTALL_RPATH ON)
 endfunction()
 
 # aplib_compile(target): our warnings (in developer builds as errors) and the chosen sanitizer.
