@@ -131,6 +131,36 @@ TEST(Quote, FillInLeavesOtherBracesAlone) {
   EXPECT_EQ(start::fill_in("on {host}: {cmd} ${x} {} {cmd", values), "on ws1: run {host} ${x} {} {cmd");
 }
 
+TEST(KeptWords, MarksStandBehindWhatHasNoEndOfLine) {
+  start::KeptWords words;
+  std::vector<std::string> heard;
+  const auto hear = [&](const std::string& line) { heard.push_back(line); };
+  words.take("aplib-node ends 3\naplib-node be", hear);
+  EXPECT_FALSE(words.end().told) << "what has not begun cannot end";
+  words.take("gins 17\none\nlast wordsaplib-node ends 5\n", hear);
+  EXPECT_TRUE(words.end().began);
+  EXPECT_TRUE(words.end().told);
+  EXPECT_EQ(words.end().status, 5);
+  EXPECT_EQ(heard, (std::vector<std::string>{"aplib-node ends 3", "one", "last words"}));
+  EXPECT_EQ(words.end().words, heard);
+}
+
+TEST(KeptWords, AreBoundedAndTheLastAreKept) {
+  start::KeptWords words;
+  std::size_t bytes = 0;
+  words.take("aplib-node no folder /there\n");
+  EXPECT_EQ(words.end().lost_folder, "/there");
+  words.take(std::string(3 * start::line_max, 'x'), [&](const std::string& line) {
+    EXPECT_LE(line.size(), start::line_max);
+    bytes += line.size();
+  });
+  EXPECT_GE(bytes, 2 * start::line_max) << "it does not wait for an end";
+  words.take("\n");
+  for (std::size_t i = 0; i < 2 * start::words_max; ++i) words.take(std::to_string(i) + "\n");
+  ASSERT_EQ(words.end().words.size(), start::words_max);
+  EXPECT_EQ(words.end().words.back(), std::to_string(2 * start::words_max - 1));
+}
+
 TEST(Slurm, HostLists) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(start::expand_hostlist("n1"), Names{"n1"});
