@@ -3,6 +3,10 @@
 #ifndef BENCH_GRIDRPC_SAMPLES_H
 #define BENCH_GRIDRPC_SAMPLES_H
 
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* clock_gettime(), also where the compiler keeps to the C standard */
+#endif
+
 #include <stdlib.h>
 #include <time.h>
 
