@@ -21,6 +21,8 @@
 namespace aplib::loader {
 
 inline constexpr std::uint64_t page_bytes = 4096;
+constexpr std::uint64_t page_down(std::uint64_t address) { return address & ~(page_bytes - 1); }
+constexpr std::uint64_t page_up(std::uint64_t address) { return page_down(address + page_bytes - 1); }
 
 /// Range of the image's own addresses.
 struct Range {

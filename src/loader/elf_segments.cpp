@@ -258,8 +258,6 @@ constexpr std::uint64_t largest_alignment = 1ULL << 30;
 constexpr std::uint64_t longest_notes = 64 << 10;
 constexpr std::uint64_t longest_note = 4 << 10;
 
-constexpr std::uint64_t page_down(std::uint64_t address) { return address & ~(page_bytes - 1); }
-constexpr std::uint64_t page_up(std::uint64_t address) { return page_down(address + page_bytes - 1); }
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 std::string place(std::size_t index) { return fmt::format("program header {}", index); }

@@ -289,9 +289,6 @@ void Instance::finish() {
 
 namespace {
 
-constexpr std::uint64_t page_down(std::uint64_t address) { return address & ~(page_bytes - 1); }
-constexpr std::uint64_t page_up(std::uint64_t address) { return page_down(address + page_bytes - 1); }
-
 void map(const ElfFile& file, void* place, std::uint64_t bytes, int protection, int flags, int descriptor,
          std::uint64_t offset) {
   if (mmap(place, bytes, protection, flags | MAP_FIXED, descriptor, static_cast<off_t>(offset)) != MAP_FAILED) return;

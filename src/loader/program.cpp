@@ -145,7 +145,7 @@ constexpr const char* cache_file = "/etc/ld.so.cache";
 constexpr std::string_view magic = "glibc-ld.so.cache1.1";
 
 /// What follows the magic bytes.
-struct Header {
+struct CacheHeader {
   std::uint32_t entries;
   std::uint32_t string_bytes;
   std::uint8_t flags;
@@ -154,7 +154,7 @@ struct Header {
   std::array<std::uint32_t, 3> unused;
 };
 
-struct Entry {
+struct CacheEntry {
   std::int32_t flags;
   std::uint32_t name;  // both: offset of a string from the start of the cache
   std::uint32_t path;
@@ -179,11 +179,11 @@ std::string_view text_at(std::string_view bytes, std::uint64_t offset) {
 }  // namespace
 
 std::string find_in_library_cache(std::string_view cache, std::string_view name) {
-  Header header{};
+  CacheHeader header{};
   if (!cache.starts_with(magic) || !copy_at(cache, magic.size(), header)) return {};
   std::uint64_t at = magic.size() + sizeof header;
-  for (std::uint32_t i = 0; i < header.entries; ++i, at += sizeof(Entry)) {
-    Entry entry{};
+  for (std::uint32_t i = 0; i < header.entries; ++i, at += sizeof(CacheEntry)) {
+    CacheEntry entry{};
     if (!copy_at(cache, at, entry)) return {};
     if (entry.flags == arch::library_cache_flags && entry.processor == 0 && text_at(cache, entry.name) == name) {
       return std::string(text_at(cache, entry.path));
