@@ -11,28 +11,33 @@ PROGRAMS = [
 LINES_SHOWN = 15
 
 
-def missing(build):
+def missing(build, programs=PROGRAMS):
     """The programs that are missing."""
-    return [name for name in PROGRAMS if not (build / "bin" / name).exists()]
+    return [name for name in programs if not (build / "bin" / name).exists()]
 
 
-def commands(build, source):
+def targets(programs):
+    return ["bench-programs"] if programs is PROGRAMS else programs
+
+
+def commands(build, source, programs):
     """The commands that build all programs in the folder; none when it is not a build folder and cannot become one."""
     configured = (build / "CMakeCache.txt").exists()
     if not configured and build.resolve() != source.resolve() / "build" / "release":
         return []
     configure = [] if configured else [["cmake", "--preset", "release"]]
-    return configure + [["cmake", "--build", str(build.resolve()), "--target", "bench-programs"]]
+    return configure + [["cmake", "--build", str(build.resolve()), "--target", *targets(programs)]]
 
 
-def make(build, source, log):
+def make(build, source, log, programs=PROGRAMS):
     """Builds what is missing and says so. Returns why something is still missing, or an empty text."""
-    absent = missing(build)
+    absent = missing(build, programs)
     if not absent:
         return ""
-    remedy = "build it with: cmake --preset release && cmake --build --preset release --target bench-programs"
+    remedy = "build it with: cmake --preset release && cmake --build --preset release --target "
+    remedy += " ".join(targets(programs))
     print(f"compare: not built: {', '.join(absent)}", file=sys.stderr, flush=True)
-    steps = commands(build, source)
+    steps = commands(build, source, programs)
     if not steps:
         return f"there is no {build / 'bin' / absent[0]}; {remedy}"
     print(f"compare: building them, which may take minutes (log: {log})", file=sys.stderr, flush=True)
@@ -47,7 +52,7 @@ def make(build, source, log):
                 return f"cannot start {step[0]}: {error.strerror}; run scripts/setup"
             if done.returncode != 0:
                 break
-    absent = missing(build)
+    absent = missing(build, programs)
     if not absent:
         return ""
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-LINES_SHOWN:]:

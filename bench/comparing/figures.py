@@ -7,7 +7,18 @@ import typing
 
 from . import noise
 
-PEER_TITLES = {"openmpi": "Open MPI", "mpich": "MPICH", "ampi": "AMPI", "oshmem": "OpenSHMEM"}
+PEER_TITLES = {
+    "openmpi": "Open MPI",
+    "mpich": "MPICH",
+    "ampi": "AMPI",
+    "oshmem": "OpenSHMEM",
+    "scp": "scp",
+    "rsync": "rsync",
+    "tar": "tar through ssh",
+    "iperf3": "iperf3",
+    "ssh": "ssh",
+    "socat": "socat",
+}
 MIB = 1 << 20
 
 Values = dict  # of one round: {(source, bench, case, bytes): (value, unit)}

@@ -47,22 +47,24 @@ def commas(numbers):
     return ",".join(str(number) for number in numbers)
 
 
-def run_for_lines(command, environment=None):
-    """Runs a command; returns its JSON lines. Raises Unusable with the program's own words when it fails."""
+def run(command, name="", seconds=RUN_SECONDS_MAX, **options):
+    """Runs a command; returns what it has printed. Raises Unusable with the program's own words when it fails."""
+    name = name or pathlib.Path(command[0]).name
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, **options)
     except OSError as error:
-        raise Unusable(f"cannot start {pathlib.Path(command[0]).name}: {error.strerror}") from error
+        raise Unusable(f"cannot start {name}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise Unusable(f"{pathlib.Path(command[0]).name} did not end within {RUN_SECONDS_MAX} s") from error
+        raise Unusable(f"{name} did not end within {seconds} s") from error
     if done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
-        raise Unusable(
-            f"{pathlib.Path(command[0]).name} failed with status {done.returncode}: " + " / ".join(words[-3:])
-        )
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        raise Unusable(f"{name} failed with status {done.returncode}: " + " / ".join(words[-3:]))
+    return done.stdout
+
+
+def run_for_lines(command, environment=None):
+    """The command's JSON lines."""
+    return [json.loads(line) for line in run(command, env=environment).splitlines() if line.startswith("{")]
 
 
 class Source:

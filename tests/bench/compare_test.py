@@ -19,6 +19,7 @@ from comparing import (
     building,
     fabric,
     figures,
+    internet,
     link,
     machine,
     markdown,
@@ -29,6 +30,7 @@ from comparing import (
     picture,
     sources,
     table,
+    wan,
 )  # noqa: E402 (the path must be set first)
 
 LATENCY_8 = ("latency", "two-processors", 8)
@@ -84,7 +86,7 @@ class CommandLine(unittest.TestCase):
     def test_help_names_the_options(self):
         done = compare("--help")
         self.assertEqual(done.returncode, 0)
-        for word in ("--build", "--rounds", "--write-docs", "--touch", "--mpi"):
+        for word in ("--build", "--rounds", "--write-docs", "--touch", "--mpi", "--wan", "--quick"):
             self.assertIn(word, done.stdout)
 
     def test_unknown_peer_is_refused_with_the_known_ones(self):
@@ -108,6 +110,18 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(done.stdout, "APlib's MPI is not measured: .*/mpicc is not installed; build it with: cmake")
         self.assertRegex(done.stdout, r"alltoall of 64 KiB +- .*<= 0.4 x best peer +-")
         self.assertEqual(compare("--mpi", "--one-sided").returncode, 2)
+
+    def test_what_long_ways_need_is_said_with_the_table(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = compare("--build", folder, "--out", folder, "--wan", "--quick", "--peers", "scp")
+            self.assertTrue(pathlib.Path(folder, "compare-wan.json").exists())
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stdout, r"put of 100 MB at 100 ms +- .*<= 1 x best peer +-\n +<= 2 s +-\n")
+        self.assertRegex(done.stdout, "\nAPlib is not measured: needs .*\n(.*\n)*scp is not measured: needs ")
+        self.assertIn("apctl apkeeper", done.stderr)
+        self.assertEqual([compare(*words).returncode for words in (("--quick",), ("--wan", "--quick", "--write-docs"))],
+                         [2, 2])  # fmt: skip
+        self.assertIn("known: scp, rsync, tar, iperf3, ssh, socat", compare("--wan", "--peers", "ftp").stderr)
 
     def test_what_fails_on_the_way_is_no_end_without_a_table(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -472,6 +486,69 @@ class Mpi(unittest.TestCase):
             text = pathlib.Path(folder, "mpi-performance.md").read_text(encoding="utf-8")
         self.assertIn("| hello of 1,000 ranks | 400 ms | - | - | - | - | <= 500 ms | yes |", text)
         self.assertRegex(text, "2026-01-01 00:00 UTC, 2 rounds: 1 of [0-9]+ targets met")
+        self.assertNotIn("{", text)
+
+
+class Wan(unittest.TestCase):
+    def rows(self, values, *names):
+        rows = figures.evaluate(figures.Run([values], list(names)), wan.all_figures(wan.FULL))
+        return {row.figure.name: row for row in rows}
+
+    def met(self, row):
+        return [verdict.judgement for verdict in row.verdicts]
+
+    def test_the_best_peer_of_a_field_counts(self):
+        field = ("100 ms", 100 * wan.MB)
+        values = {(name, "get", *field): (seconds, "s") for name, seconds in (("aplib", 2.5), ("scp", 8), ("rsync", 5))}
+        row = self.rows(values, "scp", "rsync")["get of 100 MB at 100 ms"]
+        self.assertEqual((row.best_peer, row.peer_ratio, self.met(row)), ("rsync", 0.5, ["yes", "NO"]))
+
+    def test_a_hello_is_counted_without_its_round_trips(self):
+        values = {("aplib", "hello", "100 ms", 0): (0.42, "s"), ("aplib", "hello", "0 ms", 0): (0.025, "s"),
+                  ("ssh", "hello", "0 ms", 0): (0.1, "s")}  # fmt: skip
+        rows = self.rows(values, "ssh")
+        self.assertAlmostEqual(rows["hello at 100 ms, beyond 4 round trips"].value, 20)
+        row = rows["hellos on two hosts a second, without delay"]
+        self.assertEqual((row.value, row.peer_ratio, self.met(row)), (40, 4, ["yes"]))
+
+    def test_messages_are_beside_iperf3_and_one_connection(self):
+        values = {(name, "messages", "0.1 ms", figures.MIB): (rate, "Mb/s")
+                  for name, rate in (("aplib", 930), ("one", 920), ("iperf3", 990))}  # fmt: skip
+        row = self.rows(values, "iperf3")["500 messages of 1 MiB at 0.1 ms"]
+        self.assertEqual(self.met(row), ["NO", "yes"])
+
+    def taking_part(self, **found):
+        with mock.patch.object(internet, "hindrance", return_value=None), mock.patch("shutil.which", **found):
+            net = internet.Internet(pathlib.Path("/nowhere"))
+            own, others = wan.make_sources(net, wan.FULL, wan.PEERS)
+            return own + others, sources.by_kind(own + others, 0, "wan")
+
+    def test_what_targets_compare_is_of_one_kind(self):
+        _, kinds = self.taking_part()
+        together = {kind: [source.name for source, _ in turns] for kind, turns in kinds.items()}
+        self.assertEqual(len(together), 2 * 4 * 5 + 1 + 2 + 3 + 1)
+        self.assertEqual(together["put of 1 MB at 0.2 ms"], ["aplib", "scp", "rsync"])
+        self.assertEqual(together["small files at 100 ms"], ["aplib", "rsync", "tar"])
+        self.assertEqual(together["messages at 0.1 ms"], ["aplib", "one", "iperf3"])
+        self.assertEqual(together["hello at 0 ms"], ["aplib", "ssh"])
+        self.assertEqual(together["relays"], ["aplib", "ssh", "socat"])
+
+    def test_a_missing_peer_is_named_with_its_package(self):
+        everybody, _ = self.taking_part(return_value=None)
+        faults = {source.name: source.fault for source in everybody}
+        self.assertEqual(faults["scp"], "scp is not installed; run scripts/peers, or apt-get install openssh-client")
+        self.assertEqual(faults["aplib"], "there is no /nowhere/bin/apbench")
+
+    def test_its_page_has_its_figures_and_ranges(self):
+        rounds = [{("aplib", "put", "50 ms", wan.MB): (seconds, "s")} for seconds in (0.25, 0.5)]
+        run = figures.Run(rounds, ["scp"])
+        words = {**facts(), "part": "wan", "congestion_control": "reno"}
+        with tempfile.TemporaryDirectory() as folder:
+            wan.write(folder, figures.evaluate(run, wan.all_figures(wan.FULL)), run, words)
+            text = pathlib.Path(folder, "wan-performance.md").read_text(encoding="utf-8")
+        self.assertIn("| put of 1 MB at 50 ms | 0.38 s | - | - | - | - | <= 1 x best peer | - |", text)
+        self.assertIn("| put of 1 MB at 50 ms | 0.25 s to 0.50 s | - |", text)
+        self.assertIn("with reno as their congestion control", text.replace("\n", " ").replace("   ", " "))
         self.assertNotIn("{", text)
 
 
