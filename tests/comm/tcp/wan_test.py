@@ -83,7 +83,7 @@ def iperf3(hosts, streams, size):
     source, target = hosts
     server = target.popen(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(0.5)
-    words = ["iperf3", "-c", target.address, "-J", "-P", streams, "-n", size // streams]
+    words = ["iperf3", "-c", target.address, "-J", "-P", streams, "-n", size]
     done = source.run(words, stdout=subprocess.PIPE, text=True, check=True)
     server.wait()
     return json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6
