@@ -41,6 +41,7 @@
 #include "launch/node/node.hpp"
 #include "launch/output.hpp"
 #include "launch/pool/pool.hpp"
+#include "launch/pool/reach.hpp"
 #include "launch/program_path.hpp"
 #include "launch/program_run.hpp"
 #include "launch/report.hpp"
@@ -541,15 +542,20 @@ std::string plan_of(const cluster::Cluster& cluster, const coordinator::Job& job
 cluster::Cluster hosts_of_pool(const pool::Pool& pool) {
   cluster::Cluster cluster = pool.standing_cluster();
   const std::size_t all = cluster.hosts.size();
-  if (cluster.need == 0 || cluster.need >= all) return cluster;
+  if (cluster.need > all) {
+    throw Error(Errc::bad_option, fmt::format("{}: [machine]: need = {}: pool {} has {} hosts", cluster.file,
+                                              cluster.need, pool.name(), all));
+  }
+  if (cluster.need == 0 || cluster.need == all) return cluster;
   const auto answers = pool::facts_of(pool.ways(), cluster.options.peer_timeout);
   std::vector<std::string> left_out;
   std::vector<bool> stands(all, true);
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (answers[i].facts) continue;
+    const std::string problem = pool::problem_of(answers[i]);
+    if (problem.empty()) continue;
     for (const std::size_t member : pool.hosts()[i].members) {
       stands[member] = false;
-      left_out.push_back(fmt::format("{}: {}", cluster.hosts[member].name, answers[i].problem));
+      left_out.push_back(fmt::format("{}: {}", cluster.hosts[member].name, problem));
     }
   }
   if (left_out.empty()) return cluster;
@@ -587,7 +593,7 @@ std::vector<std::optional<wire::Hello>> foretold_by(const pool::Pool& pool, cons
 
 int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   std::optional<pool::Pool> pool;
-  if (!line.pool.empty()) pool = pool::Pool::open(line.pool);
+  if (!line.pool.empty()) pool = pool::Pool::reach(line.pool);
   cluster::Cluster cluster = pool                        ? hosts_of_pool(*pool)
                              : line.cluster_text.empty() ? cluster::read_cluster(line.cluster_file)
                                                          : cluster::parse_cluster(line.cluster_text, line.cluster_file,
@@ -678,7 +684,7 @@ int run_net(int count, const char* const* words) {
   net::Request request;
   if (const auto status = net::read_request(count, words, request)) return *status;
   cluster::Cluster cluster =
-      request.pool.empty() ? cluster::read_cluster(request.file) : pool::Pool::open(request.pool).standing_cluster();
+      request.pool.empty() ? cluster::read_cluster(request.file) : pool::Pool::reach(request.pool).standing_cluster();
   add_allocated_hosts(cluster);
   return net::measure_network(request, cluster, own_path());
 }

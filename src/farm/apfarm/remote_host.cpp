@@ -293,7 +293,7 @@ std::shared_ptr<const launch::files::Manifest> manifest_of(const std::vector<std
 }  // namespace
 
 std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings) {
-  const launch::pool::Pool pool = launch::pool::Pool::open(settings.pool);
+  const launch::pool::Pool pool = launch::pool::Pool::reach(settings.pool);
   const std::string here = std::filesystem::path(launch::own_program()).parent_path().string();
   const launch::cluster::Cluster standing = pool.standing_cluster();
   const char* const shell = std::getenv("PARALLEL_SHELL");

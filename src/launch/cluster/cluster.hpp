@@ -57,6 +57,7 @@ struct ClusterHost {
   std::string standing_keeper{};  ///< In a pool: the socket on that host of a keeper that others start (systemd).
   std::string keeper{};           ///< LaunchKind::keeper: the socket of this computer that leads to it.
   std::string keeper_key{};       ///< LaunchKind::keeper: of the pool.
+  std::string reached{};          ///< LaunchKind::keeper: the address by which ssh has reached it; empty: unknown.
   bool is_here = false;           ///< LaunchKind::keeper: it is on this computer.
   bool process = false;           ///< Its cells are ordinary processes.
   std::string gateway{};          ///< LaunchKind::ssh: the way there (ProxyJump); empty: ssh knows it.

@@ -84,7 +84,9 @@ Reach find_reach(const std::vector<cluster::ClusterHost>& hosts) {
 std::string Coordinator::Impl::data_address(std::uint32_t process) const {
   const cluster::ClusterHost& host = job.cluster.hosts[process];
   if (wire::is_numeric_address(host.address)) return host.address;
-  const std::string& local = nodes[process]->hello.local;
+  const std::string& said = nodes[process]->hello.local;
+  // A keeper that ssh has not started does not know by which address it is reached.
+  const std::string& local = said.empty() ? host.reached : said;
   if (!cluster::speaks_by_streams(host.launch)) return local;
   // Behind a tunnel, or on this computer, ssh arrives at loopback. A local node inherits what was said of the launcher.
   const bool by_ssh =

@@ -132,7 +132,7 @@ std::string unknown_command(std::string_view word) {
 }
 
 struct PoolWords {
-  std::string file{};
+  UpRequest up{};
   std::string pool{};
   bool json = false;
   bool speed = false;
@@ -142,13 +142,22 @@ struct PoolWords {
 
 /// `words` and `action` outlive the parsing.
 void add_pool_commands(CLI::App& app, PoolWords& words, std::function<int(const std::string&)>& action) {
-  CLI::App* up = app.add_subcommand("up", "Makes a pool of the hosts of a cluster file, or repairs one that stands.");
-  up->add_option("-f,--file", words.file, "The cluster file.")->type_name("FILE");
-  up->add_option("POOL,--name", words.pool, "The pool's name; default: the file's.");
-  up->callback([&words, &action] {
-    if (words.file.empty() && words.pool.empty())
+  CLI::App* up = app.add_subcommand(
+      "up", "Makes a pool of the hosts of a cluster file, or of a batch job, or repairs one that stands.");
+  UpRequest& request = words.up;
+  up->add_option("-f,--file", request.file, "The cluster file.")->type_name("FILE");
+  up->add_option("POOL,--name", request.name, "The pool's name; default: the file's.");
+  up->add_flag("--submit{auto}", request.submit,
+               "The hosts are those of a job that is submitted: --submit=slurm, or sge. What follows --, as in -- "
+               "--nodes=4, are options of sbatch or qsub.")
+      ->type_name("[=SYSTEM]");
+  up->add_option("--folder", request.folder,
+                 "For the files of the job, where its hosts find them, too; default: ~/.aplib.")
+      ->type_name("FOLDER");
+  up->callback([&request, &action] {
+    if (request.file.empty() && request.name.empty())
       refuse("a cluster file is missing: apctl up -f FILE; apctl up POOL repairs one");
-    action = [&words](const std::string&) { return pool_up(words.file, words.pool); };
+    action = [&request](const std::string&) { return pool_up(request); };
   });
   CLI::App* down = app.add_subcommand("down", "Ends a pool, with what runs in it.");
   down->add_option("POOL", words.pool, "Its name.")->required();
@@ -204,6 +213,15 @@ void add_web_command(CLI::App& app, web::WebOptions& options, std::function<int(
       return web::serve_page(options, folder);
     };
   });
+}
+
+/// What follows -- in apctl up are another command's options. Returns how many words are left.
+int take_up_options(int argc, char** argv, Words& options) {
+  char** const end = argv + argc;
+  char** const behind = std::find(argv, end, std::string_view("--"));
+  if (argc < 2 || argv[1] != std::string_view("up") || behind == end) return argc;
+  options.assign(behind + 1, end);
+  return static_cast<int>(behind - argv);
 }
 
 int run(int argc, char** argv) {
@@ -267,7 +285,7 @@ int run(int argc, char** argv) {
     return static_cast<int>(ExitStatus::usage);
   }
   try {
-    app.parse(argc, argv);
+    app.parse(take_up_options(argc, argv, of_pool.up.options), argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? finish_output("apctl") : static_cast<int>(ExitStatus::usage);
   }

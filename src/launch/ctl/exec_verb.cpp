@@ -139,7 +139,7 @@ int exec_in_pool(const std::vector<std::string>& words, unsigned number) {
   if (words.size() < 2)
     throw Error(Errc::bad_argument, "a pool and a program are needed: apctl exec POOL[:HOST] PROGRAM [ARGUMENTS...]");
   const std::size_t colon = words[0].find(':');
-  const pool::Pool pool = pool::Pool::open(words[0].substr(0, colon));
+  const pool::Pool pool = pool::Pool::reach(words[0].substr(0, colon));
   std::size_t which = number % pool.hosts().size();
   if (colon != std::string::npos) {
     const std::string wanted = words[0].substr(colon + 1);

@@ -36,7 +36,7 @@ Place place_of(const std::string& text) {
   const std::size_t colon = text.find(':');
   if (colon == text.npos || colon + 1 == text.size())
     refuse_words(fmt::format("{}: not a place in a pool: write POOL:PATH, or POOL:HOST:PATH", text));
-  Place place{.pool = Pool::open(text.substr(0, colon)), .path = text.substr(colon + 1)};
+  Place place{.pool = Pool::reach(text.substr(0, colon)), .path = text.substr(colon + 1)};
   const std::size_t second = place.path.find(':');
   const std::string host = place.path.substr(0, second);
   for (std::size_t i = 0; i < place.pool.hosts().size(); ++i) {

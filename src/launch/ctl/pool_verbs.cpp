@@ -7,12 +7,9 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <condition_variable>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -21,14 +18,13 @@
 #include <vector>
 
 #include "aplib/error.hpp"
-#include "aplib/version.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/text.hpp"
 #include "launch/ctl/on_hosts.hpp"
+#include "launch/pool/batch_job.hpp"
 #include "launch/pool/pool.hpp"
+#include "launch/pool/reach.hpp"
 #include "launch/start/launch_method.hpp"
-#include "launch/start/ssh_master.hpp"
-#include "launch/start/starter.hpp"
 #include "launch/terminal.hpp"
 
 namespace aplib::launch::ctl {
@@ -42,7 +38,6 @@ using cluster::LaunchKind;
 using pool::Pool;
 
 constexpr auto end_patience = 10s;
-constexpr auto check_patience = 5s;  // for a standing keeper's answer
 
 void say(const std::string& line) { tell_user("apctl", line); }
 
@@ -50,153 +45,19 @@ std::string plural(std::size_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-/// The folder of this program.
-std::string programs_folder() {
-  const std::string path = own_program();
-  return path.empty() ? "." : fs::path(path).parent_path().string();
-}
-
-std::int64_t now_in_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-/// What became of the start of keepers. Filled by the starter's thread.
-struct Starts {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::map<std::uint32_t, std::string> sockets{};   ///< On their hosts, of those that stand.
-  std::map<std::uint32_t, std::string> problems{};  ///< Whole messages.
-  std::size_t over = 0;
-
-  void end(std::uint32_t host, const std::string& problem) {
-    {
-      const std::lock_guard lock(mutex);
-      if (!problem.empty()) problems[host] = problem;
-      ++over;
-    }
-    changed.notify_all();
-  }
-};
-
-/// Starts keepers on these hosts, by ssh or here. ssh stays connected.
-void start_keepers(const Pool& pool, const std::vector<std::size_t>& which, Starts& starts) {
-  const std::string folder = programs_folder();
-  const auto idle = std::chrono::duration_cast<std::chrono::seconds>(pool.cluster().keeper_idle);
-  std::vector<start::NodeStart> nodes;
-  for (const std::size_t i : which) {
-    start::NodeStart node;
-    node.process = static_cast<std::uint32_t>(i);
-    node.host = pool.hosts()[i].host;
-    node.host.folder.clear();
-    if (node.host.launch == LaunchKind::ssh) {
-      const std::vector<std::string> master = start::SshMaster::options(pool.control(i));
-      node.host.ssh_options.insert(node.host.ssh_options.begin(), master.begin(), master.end());
-      node.leaves_some = true;  // ssh itself leaves our group, but not the one by which it goes through a gateway
-    } else {
-      node.command = {"env", "-u", "SSH_CONNECTION"};  // which tells of this computer's own login
-    }
-    for (const std::string& word : {pool.keeper_program(i, folder), std::string("--pool"), pool.id(i),
-                                    std::string("--idle"), fmt::format("{}", idle.count())})
-      node.command.push_back(word);
-    if (!node.host.standing_keeper.empty())
-      node.command = {"sh", "-c", fmt::format("echo {}{} >&2", pool::stands_mark, node.host.standing_keeper)};
-    node.input = pool.key().reveal_hex() + "\n";
-    nodes.push_back(std::move(node));
-  }
-  start::StartEvents events;
-  events.said = [&](std::uint32_t host, const std::string& line) {
-    if (!line.starts_with(pool::stands_mark)) return;
-    const std::lock_guard lock(starts.mutex);
-    starts.sockets[host] = line.substr(pool::stands_mark.size());
-  };
-  events.failed = [&](std::uint32_t host, const std::string& text) { starts.end(host, text); };
-  events.ended = [&](std::uint32_t host, int status, const std::string& words) {
-    const bool stands = starts.sockets.contains(host);  // only this thread changes it
-    starts.end(host,
-               stands ? ""
-                      : fmt::format("host '{}': its keeper did not start: it {}{}", pool.hosts()[host].name,
-                                    start::how_it_ended(status), words.empty() ? "" : fmt::format(" (\"{}\")", words)));
-  };
-  const std::unique_ptr<start::Starter> starter = start::make_starter();
-  const std::size_t count = nodes.size();
-  starter->start(std::move(nodes), std::move(events));
-  std::unique_lock lock(starts.mutex);
-  starts.changed.wait(lock, [&] { return starts.over == count; });
-}
-
-/// Leads the way of host `i` to the socket of its keeper there. Returns a problem or "".
-std::string open_way(const Pool& pool, std::size_t i, const std::string& remote) {
-  const cluster::ClusterHost& host = pool.hosts()[i].host;
-  const std::string local = pool.way(i).socket;
-  ::unlink(local.c_str());
-  if (host.launch == LaunchKind::local) {
-    std::error_code error;
-    fs::create_symlink(remote, local, error);
-    return error ? fmt::format("cannot make {}: {}", local, error.message()) : "";
-  }
-  const std::string problem = start::SshMaster(host, pool.control(i)).forward(local, remote);
-  return problem.empty() ? ""
-                         : fmt::format(
-                               "ssh forwards no socket to it: {}; does sshd there allow it "
-                               "(AllowStreamLocalForwarding)?",
-                               problem);
-}
-
-void note(Pool::Known& known, const pool::HostFacts& facts) {
-  known.at = now_in_seconds();
-  known.facts = facts;
-}
-
-/// Why host `i` does not stand; "": it does.
-std::string problem_of(const pool::FactsAnswer& answer) {
-  if (!answer.facts) return answer.problem;
-  if (answer.facts->version == version) return {};
-  return fmt::format("its keeper is of APlib {}, and this is {}: apctl down and up start keepers of one version",
-                     answer.facts->version, version);
-}
-
-int repair(const Pool& pool, bool is_new) {
-  const std::vector<pool::KeeperAddress> ways = pool.ways();
-  std::vector<std::size_t> missing;
-  {
-    const auto answers = pool::facts_of(ways, check_patience);
-    for (std::size_t i = 0; i < answers.size(); ++i)
-      if (!problem_of(answers[i]).empty()) missing.push_back(i);
-  }
-  std::map<std::size_t, std::string> problems;
-  for (const std::size_t i : missing) {
-    // A master that does not answer would hold up whoever asks it.
-    pool.end_masters(i);
-  }
-  if (!missing.empty()) {
-    Starts starts;
-    start_keepers(pool, missing, starts);
-    for (const auto& [i, problem] : starts.problems) problems[i] = problem;
-    for (const auto& [i, remote] : starts.sockets) {
-      if (const std::string problem = open_way(pool, i, remote); !problem.empty())
-        problems[i] = fmt::format("host '{}': {}", pool.hosts()[i].name, problem);
-    }
-    const auto answers = pool::facts_of(ways, check_patience);
-    std::vector<Pool::Known> known = pool.known();
-    for (std::size_t i = 0; i < answers.size(); ++i)
-      if (answers[i].facts) note(known[i], *answers[i].facts);
-    pool.keep(known);
-    for (const std::size_t i : missing) {
-      const std::string problem = problem_of(answers[i]);
-      if (!problem.empty()) problems.try_emplace(i, fmt::format("host '{}': {}", pool.hosts()[i].name, problem));
-    }
-  }
-  for (const auto& [i, problem] : problems) say(problem);
+int tell_repair(const Pool& pool, bool is_new) {
+  const pool::Repair done = pool::repair(pool);
+  for (const auto& [i, problem] : done.problems) say(problem);
   const std::size_t all = pool.hosts().size();
-  const std::size_t stand = all - problems.size();
-  std::string text = fmt::format("pool {}: {}", pool.name(), problems.empty() ? plural(all, "host") : "");
-  if (!problems.empty()) text += fmt::format("{} of {}", stand, plural(all, "host"));
+  const std::size_t stand = all - done.problems.size();
+  std::string text = fmt::format("pool {}: {}", pool.name(), done.problems.empty() ? plural(all, "host") : "");
+  if (!done.problems.empty()) text += fmt::format("{} of {}", stand, plural(all, "host"));
   text += stand == 1 && all == 1 ? " stands ready" : " stand ready";
-  if (!is_new && !missing.empty() && missing.size() != problems.size())
-    text += fmt::format("; repaired: {}", missing.size() - problems.size());
-  if (!problems.empty()) text += fmt::format("; apctl up {} tries the others again", pool.name());
+  if (!is_new && done.missing != 0 && done.missing != done.problems.size())
+    text += fmt::format("; repaired: {}", done.missing - done.problems.size());
+  if (!done.problems.empty()) text += fmt::format("; apctl up {} tries the others again", pool.name());
   const int status = print("apctl", printable(text + "\n"));
-  return problems.empty() ? status : static_cast<int>(ExitStatus::program_failed);
+  return done.problems.empty() ? status : static_cast<int>(ExitStatus::program_failed);
 }
 
 std::string read_text(const std::string& file) {
@@ -209,23 +70,87 @@ std::string read_text(const std::string& file) {
 
 }  // namespace
 
-int pool_up(const std::string& file, std::string name) {
-  if (name.empty()) name = fs::path(file).stem().string();
+namespace {
+
+/// A pool of the job in which this process is, or of one that is submitted. The job that an earlier pool of that name
+/// had inside of an allocation may be over.
+int up_in_job(const std::string& name, const std::string& text, const UpRequest& request, pool::BatchJob job) {
+  if (Pool::exists(name)) {
+    const Pool before = Pool::open(name);
+    const bool is_over = before.job() && before.job()->state().kind == pool::BatchState::Kind::ended;
+    if (!is_over && job.number.empty())
+      throw Error(Errc::bad_option, fmt::format("pool {} stands already: apctl down {} ends it, or --name gives this "
+                                                "one another name",
+                                                name, name));
+    if (!is_over && !(before.job() && before.job()->number == job.number))
+      throw Error(Errc::bad_option, fmt::format("pool {} stands already, elsewhere than in {}: apctl down {} ends it, "
+                                                "or --name gives this one another name",
+                                                name, job.text(), name));
+    if (!is_over) return tell_repair(before, false);
+    for (std::size_t i = 0; i < before.hosts().size(); ++i) before.end_masters(i);
+    before.remove();
+  }
+  const std::string file = request.file.empty() ? "the job of pool " + name : fs::absolute(request.file).string();
+  const Pool pool = Pool::make_in_job(name, text, file, std::move(job), request.options,
+                                      fs::path(own_program()).parent_path().string());
+  if (!pool.job()->submitted) return tell_repair(pool, true);
+  return print("apctl", printable(fmt::format("pool {}: {} is submitted, and writes to {}; apctl hosts {} says whether "
+                                              "it has begun\n",
+                                              name, pool.job()->text(), pool.job()->file("output"), name)));
+}
+
+/// Where both the launcher's computer and the job see the job's files.
+std::string shared_folder(const std::string& given) {
+  const char* const home = std::getenv("HOME");
+  if (given.empty() && (home == nullptr || home[0] != '/'))
+    throw Error(Errc::bad_option, "HOME is not set: --folder FOLDER says where the hosts of the job find its files");
+  const std::string folder = given.empty() ? std::string(home) + "/.aplib" : fs::absolute(given).string();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    throw Error(Errc::failed,
+                fmt::format("cannot make the folder {}: {}; --folder names another one", folder, error.message()));
+  return folder;
+}
+
+}  // namespace
+
+int pool_up(const UpRequest& request) {
+  const std::string name = request.name.empty() ? fs::path(request.file).stem().string() : request.name;
   if (const std::string problem = Pool::name_problem(name); !problem.empty())
-    throw Error(Errc::bad_option, problem + (file.empty() ? "" : "; --name gives another one"));
-  if (file.empty()) return repair(Pool::open(name), false);
-  const std::string text = read_text(file);
+    throw Error(Errc::bad_option, problem + (request.file.empty() ? "" : "; --name gives another one"));
+  if (request.submit.empty() && !(request.options.empty() && request.folder.empty()))
+    throw Error(Errc::bad_option, "--folder and the words behind -- are for --submit");
+  if (!request.submit.empty()) {
+    const std::string text = request.file.empty() ? "" : read_text(request.file);
+    return up_in_job(name, text, request,
+                     {.system = pool::batch_system(request.submit), .folder = shared_folder(request.folder)});
+  }
+  if (request.file.empty()) {
+    const Pool pool = Pool::open(name);
+    pool::check_job(pool);
+    return tell_repair(pool, false);
+  }
+  const std::string text = read_text(request.file);
+  const std::string file = fs::absolute(request.file).string();
+  const cluster::Cluster cluster = cluster::parse_cluster(text, file, Options::from_environment());
+  if (cluster.hosts.empty() && cluster.defaults.launch == LaunchKind::slurm) {
+    if (const std::string problem = start::slurm_hindrance(); !problem.empty())
+      throw Error(Errc::bad_option,
+                  fmt::format("{}: {}; apctl up --submit gives a pool a job of its own", file, problem));
+    return up_in_job(name, text, request, {.system = pool::BatchSystem::slurm, .number = std::getenv("SLURM_JOB_ID")});
+  }
   if (Pool::exists(name)) {
     const Pool pool = Pool::open(name);
-    if (pool.text() != text) {
+    if (pool.text() != text || pool.job()) {
       throw Error(Errc::bad_option,
                   fmt::format("pool {} stands already, by another content of its cluster file: apctl down {} ends it, "
                               "or --name gives this one another name",
                               name, name));
     }
-    return repair(pool, false);
+    return tell_repair(pool, false);
   }
-  return repair(Pool::make(name, text, fs::absolute(file).string()), true);
+  return tell_repair(Pool::make(name, text, file), true);
 }
 
 int pool_down(const std::string& name) {
@@ -241,14 +166,23 @@ int pool_down(const std::string& name) {
   }
   for (std::thread& thread : threads) thread.join();
   int status = 0;
-  for (std::size_t i = 0; i < ways.size(); ++i) {
-    if (problems[i].empty()) continue;
+  const auto complain = [&](const std::string& text) {
     status = static_cast<int>(ExitStatus::program_failed);
-    const std::string when = pool.cluster().keeper_idle.count() == 0
-                                 ? ""
-                                 : fmt::format(" after {}", text::print_duration(pool.cluster().keeper_idle));
-    say(fmt::format("host '{}': {}; a keeper that still stands there ends by itself{}", pool.hosts()[i].name,
-                    problems[i], when));
+    say(text);
+  };
+  if (pool.job() && pool.job()->submitted) {
+    // Its keepers end with it, also those to which no way leads.
+    if (const std::string problem = pool.job()->cancel(); !problem.empty())
+      complain(fmt::format("{} may go on: {}", pool.job()->text(), problem));
+  } else {
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      if (problems[i].empty()) continue;
+      const std::string when = pool.cluster().keeper_idle.count() == 0
+                                   ? ""
+                                   : fmt::format(" after {}", text::print_duration(pool.cluster().keeper_idle));
+      complain(fmt::format("host '{}': {}; a keeper that still stands there ends by itself{}", pool.hosts()[i].name,
+                           problems[i], when));
+    }
   }
   pool.remove();
   return status;
@@ -353,7 +287,7 @@ void measure_speeds(const Pool& pool, const std::vector<std::size_t>& hosts, std
             ::fcntl(ends.reader.get(), F_SETFL, 0);  // it would not wait
             const double speed = std::strtod(os::read_all(ends.reader.get()).value_or("").c_str(), nullptr);
             if (speed > 0) known[i].speed = speed;  // else the host has said what is wrong
-            if (speed > 0) known[i].speed_at = now_in_seconds();
+            if (speed > 0) known[i].speed_at = pool::now_in_seconds();
             return std::vector<std::string>();
           }};
   static_cast<void>(run_on_hosts(pool, hosts, work));
@@ -365,15 +299,15 @@ std::vector<Row> ask_hosts(const Pool& pool, bool speed) {
   std::vector<Pool::Known> known = pool.known();
   std::vector<std::size_t> standing;
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (answers[i].facts) note(known[i], *answers[i].facts);
-    if (problem_of(answers[i]).empty()) standing.push_back(i);
+    if (answers[i].facts) pool::note(known[i], *answers[i].facts);
+    if (pool::problem_of(answers[i]).empty()) standing.push_back(i);
   }
   if (speed) measure_speeds(pool, standing, known);
   pool.keep(known);
-  const std::int64_t now = now_in_seconds();
+  const std::int64_t now = pool::now_in_seconds();
   std::vector<Row> rows;
   for (std::size_t i = 0; i < answers.size(); ++i)
-    rows.push_back({pool, i, known[i], problem_of(answers[i]), answers[i].round_trip, now});
+    rows.push_back({pool, i, known[i], pool::problem_of(answers[i]), answers[i].round_trip, now});
   return rows;
 }
 
@@ -381,14 +315,18 @@ std::vector<Row> ask_hosts(const Pool& pool, bool speed) {
 
 int pool_hosts(const std::string& name, bool json, bool speed) {
   std::vector<Pool> pools;
-  if (!name.empty()) {
-    pools.push_back(Pool::open(name));
-  } else {
-    for (const std::string& each : Pool::names()) pools.push_back(Pool::open(each));
+  bool all_stand = true;
+  for (const std::string& each : name.empty() ? Pool::names() : std::vector{name}) {
+    try {
+      pools.push_back(Pool::reach(each));
+    } catch (const Error& error) {
+      if (error.code() != Errc::failed) throw;
+      say(error.what());  // its job has no hosts now
+      all_stand = false;
+    }
   }
   std::vector<TableRow> lines{host_columns};
   std::string objects;
-  bool all_stand = true;
   for (const Pool& pool : pools) {
     for (const Row& row : ask_hosts(pool, speed)) {
       all_stand = all_stand && row.problem.empty();
@@ -399,7 +337,7 @@ int pool_hosts(const std::string& name, bool json, bool speed) {
       }
     }
   }
-  std::string text = "there is no pool: apctl up -f FILE makes one\n";
+  std::string text = all_stand ? "there is no pool: apctl up -f FILE makes one\n" : "";
   if (json) {
     text = fmt::format("[{}]\n", objects);
   } else if (!pools.empty()) {

@@ -3,12 +3,20 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace aplib::launch::ctl {
 
-/// Makes a pool of the hosts of a cluster file, or repairs one that stands. `name` may be empty: the file's. `file` may
-/// be empty: the pool stands. Returns an exit status. Throws Error.
-[[nodiscard]] int pool_up(const std::string& file, std::string name);
+struct UpRequest {
+  std::string file{};    ///< The cluster file. May be empty: the pool stands, or its hosts come from a job.
+  std::string name{};    ///< The pool's; empty: the file's.
+  std::string submit{};  ///< The batch system that gets a job; empty: none does.
+  std::string folder{};  ///< Of the job's files; empty: ~/.aplib.
+  std::vector<std::string> options{};  ///< For its command.
+};
+/// Makes a pool of the hosts of a cluster file, or of a job, or repairs one that stands. Returns an exit status. Throws
+/// Error.
+[[nodiscard]] int pool_up(const UpRequest& request);
 /// Ends its keepers, with what they have started, and the ways to them. Returns an exit status. Throws Error.
 [[nodiscard]] int pool_down(const std::string& name);
 /// Prints what the hosts of a pool are, of all pools without a name. `speed`: measures that, too. Returns an exit

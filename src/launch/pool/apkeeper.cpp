@@ -44,14 +44,14 @@ constexpr int first_passed = 3;  // of systemd's descriptors
 
 struct Asked {
   std::string id;
+  bool stays = false;    ///< In this process, which is a part of a batch job.
   std::string key_file;  ///< Empty: the key comes on standard input.
   std::chrono::seconds idle{0};
 };
 
 constexpr std::string_view usage =
-    "apkeeper is for apctl up, which starts it on each host of a pool, and for systemd: apkeeper --pool ID | --key "
-    "FILE "
-    "[--idle SECONDS]";
+    "apkeeper is for apctl up, which starts it on each host of a pool, and for systemd: apkeeper --pool ID | --step ID "
+    "| --key FILE [--idle SECONDS]";
 
 Asked read_words(int argc, char** argv) {
   Asked asked;
@@ -59,8 +59,9 @@ Asked read_words(int argc, char** argv) {
     const std::string_view name = argv[i];
     const std::string value = argv[i + 1];
     const auto seconds = text::parse_number(value);
-    if (name == "--pool" && !value.empty() && value.find('/') == value.npos) {
+    if ((name == "--pool" || name == "--step") && !value.empty() && value.find('/') == value.npos) {
       asked.id = value;
+      asked.stays = name == "--step";
     } else if (name == "--key") {
       asked.key_file = value;
     } else if (name == "--idle" && seconds) {
@@ -147,11 +148,15 @@ std::string modules_folder() {
   return own.empty() ? std::string() : (own.parent_path().parent_path() / "lib/aplib/modules").string();
 }
 
+void go_home() {
+  const char* const home = std::getenv("HOME");
+  if (home == nullptr || ::chdir(home) != 0) static_cast<void>(::chdir("/"));
+}
+
 /// The caller's process goes on as a daemon, with no file open but `kept`.
 void become_daemon(int kept) {
   ::setsid();
-  const char* const home = std::getenv("HOME");
-  if (home == nullptr || ::chdir(home) != 0) static_cast<void>(::chdir("/"));
+  go_home();
   const int nothing = ::open("/dev/null", O_RDWR);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(nothing, fd);
   for (int fd = 3; fd < 1024; ++fd)
@@ -186,6 +191,16 @@ int run(int argc, char** argv) {
     throw Error(Errc::failed,
                 fmt::format("cannot listen at {}: {}", settings.path, std::generic_category().message(errno)));
   }
+  const auto stand = [&] {
+    settings.listener.reset(::fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 3));
+    HostKeeper(std::move(settings)).run();
+    return 0;
+  };
+  if (asked.stays) {
+    say_it_stands();
+    go_home();
+    return stand();
+  }
   os::Pipe settled = os::Pipe::make();
   const pid_t child = ::fork();
   if (child < 0) throw Error(Errc::exhausted, "cannot start a process of its own");
@@ -201,9 +216,7 @@ int run(int argc, char** argv) {
   settled.reader.reset();
   become_daemon(socket.descriptor());
   static_cast<void>(settled.writer.release());  // closed already
-  settings.listener.reset(::fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 3));
-  HostKeeper(std::move(settings)).run();
-  return 0;
+  return stand();
 }
 
 }  // namespace

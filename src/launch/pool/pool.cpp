@@ -33,6 +33,8 @@ constexpr std::string_view folder_ending = ".pool";
 constexpr const char* state_name = "/pool";  // the key, the id, the cluster file's path
 constexpr const char* known_name = "/known";
 constexpr const char* file_name = "/cluster.toml";
+constexpr const char* job_name = "/job";
+constexpr const char* led_name = "/led";
 constexpr std::size_t name_bytes_max = 32;  // names of sockets are short
 
 std::string folder_of(const std::string& name) {
@@ -63,27 +65,72 @@ void check_kinds(const cluster::Cluster& cluster) {
     throw Error(
         Errc::bad_option,
         fmt::format("{}:{}: [[host]] {}: launch = \"{}\": hosts of a pool are reached by \"ssh\", or \"local\"; "
-                    "take it out, or use aprun -f without a pool",
-                    cluster.file, host.line, host.name, cluster::launch_text(host.launch)));
+                    "take it out, or use aprun -f without a pool{}",
+                    cluster.file, host.line, host.name, cluster::launch_text(host.launch),
+                    host.launch == Kind::slurm ? "; for all hosts of an allocation of Slurm's, write launch = "
+                                                 "\"slurm\" in [machine], and no [[host]]"
+                                               : ""));
   }
   if (cluster.hosts.empty())
     throw Error(Errc::bad_option, fmt::format("{}: it names no host for a pool: add [[host]]", cluster.file));
 }
 
+void check_of_job(const cluster::Cluster& cluster) {
+  if (is_of_allocation(cluster)) return;
+  throw Error(Errc::bad_option,
+              fmt::format("{}:{}: [[host]] {}: the batch system gives the hosts of this pool: take all [[host]] out, "
+                          "and write what is true of all hosts into [machine]",
+                          cluster.file, cluster.hosts[0].line, cluster.hosts[0].name));
+}
+
+/// apkeeper where aprun stands at that path.
+std::string beside(const std::string& aprun, const std::string& own_folder) {
+  const std::size_t slash = aprun.rfind('/');
+  if (aprun.empty()) return own_folder + "/apkeeper";
+  return slash == aprun.npos ? "apkeeper" : aprun.substr(0, slash) + "/apkeeper";
+}
+
+/// By the name that a batch system has for it, with or without its domain.
+bool is_this_computer(const std::string& name) {
+  std::array<char, 256> own{};
+  if (::gethostname(own.data(), own.size() - 1) != 0) return false;
+  const std::string_view text(own.data());
+  return text.substr(0, text.find('.')) == std::string_view(name).substr(0, name.find('.'));
+}
+
 }  // namespace
 
-Pool::Pool(std::string name, std::string text, std::string id, comm::JobKey key, const std::string& file)
+bool is_of_allocation(const cluster::Cluster& cluster) {
+  return std::ranges::all_of(cluster.hosts, [](const cluster::ClusterHost& host) { return host.line == 0; });
+}
+
+Pool::Pool(std::string name, std::string text, std::string id, comm::JobKey key, const std::string& file,
+           std::optional<BatchJob> job)
     : name_(std::move(name)),
       text_(std::move(text)),
       id_(std::move(id)),
       key_(key),
-      cluster_(cluster::parse_cluster(text_, file, Options::from_environment())) {
-  check_kinds(cluster_);
+      cluster_(cluster::parse_cluster(text_, file, Options::from_environment())),
+      job_(std::move(job)) {
+  if (job_) take_hosts_of_job();
+  if (!job_) check_kinds(cluster_);
   for (std::size_t i = 0; i < cluster_.hosts.size(); ++i) {
     const cluster::ClusterHost& host = cluster_.hosts[i];
     auto known = std::ranges::find_if(hosts_, [&](const PoolHost& each) { return same_computer(each.host, host); });
     if (known == hosts_.end()) known = hosts_.insert(hosts_.end(), {host.name, host, {}});
     known->members.push_back(i);
+  }
+}
+
+void Pool::take_hosts_of_job() {
+  check_of_job(cluster_);
+  cluster_.hosts.clear();
+  for (BatchHosts::Host& each : job_->hosts().hosts) {
+    cluster::ClusterHost host = cluster_.defaults;
+    host.launch = is_this_computer(each.name) ? cluster::LaunchKind::local : cluster::LaunchKind::ssh;
+    host.name = std::move(each.name);
+    if (!each.ended) host.standing_keeper = std::move(each.socket);
+    cluster_.hosts.push_back(std::move(host));
   }
 }
 
@@ -141,15 +188,29 @@ Pool Pool::open(const std::string& name) {
   }
   std::string file = state->substr(id_end + 1);
   if (file.ends_with('\n')) file.pop_back();
-  return Pool(name, *text, state->substr(key_end + 1, id_end - key_end - 1), *key, file);
+  const auto job = os::read_file(folder + job_name);
+  return Pool(name, *text, state->substr(key_end + 1, id_end - key_end - 1), *key, file,
+              job ? read_batch_job(*job) : std::nullopt);
 }
 
-Pool Pool::make(const std::string& name, const std::string& text, const std::string& file) {
+namespace {
+
+std::string new_id() {
   std::array<std::byte, 6> random{};
   comm::fill_random(random);
   std::string id;
   for (const std::byte byte : random) id += fmt::format("{:02x}", static_cast<unsigned>(byte));
-  Pool pool(name, text, id, comm::JobKey::make(), file);
+  return id;
+}
+
+void make_folder(const std::string& folder) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse(fmt::format("cannot make the folder {}", folder));
+}
+
+}  // namespace
+
+Pool Pool::make(const std::string& name, const std::string& text, const std::string& file) {
+  Pool pool(name, text, new_id(), comm::JobKey::make(), file);
   if (const std::string& key_file = pool.cluster_.keeper_key; !key_file.empty()) {
     std::string digits = os::read_file(key_file).value_or("");
     const auto key = comm::JobKey::from_hex(std::string_view(digits).substr(0, digits.find('\n')));
@@ -161,15 +222,49 @@ Pool Pool::make(const std::string& name, const std::string& text, const std::str
     }
     pool.key_ = *key;
   }
-  const std::string folder = folder_of(name);
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) refuse(fmt::format("cannot make the folder {}", folder));
-  write_file(folder + file_name, text);
-  write_file(folder + state_name, fmt::format("{}\n{}\n{}\n", pool.key_.reveal_hex(), id, file));
+  pool.save(file);
   return pool;
+}
+
+Pool Pool::make_in_job(const std::string& name, const std::string& text, const std::string& file, BatchJob job,
+                       const std::vector<std::string>& options, const std::string& own_folder) {
+  const std::string id = new_id();
+  job.folder = job.folder.empty() ? folder_of(name) : fmt::format("{}/{}-{}", job.folder, name, id);
+  Pool pool(name, text, id, comm::JobKey::make(), file, job);
+  make_folder(folder_of(name));
+  make_folder(job.folder);
+  try {
+    write_file(job.file("key"), pool.key_.reveal_hex() + "\n");
+    write_file(
+        job.file("script"),
+        batch_script(
+            {.system = job.system,
+             .pool = name,
+             .keepers = pool.id_,
+             .keeper = {beside(pool.cluster_.defaults.aprun, own_folder), "--idle",
+                        fmt::format("{}", std::chrono::ceil<std::chrono::seconds>(pool.cluster_.keeper_idle).count())},
+             .folder = job.folder}));
+    if (job.number.empty()) job.submit(options);
+    write_file(folder_of(name) + job_name, print_batch_job(job));
+    pool.save(file);
+    if (!job.submitted) job.begin_here();
+    return Pool(name, text, pool.id_, pool.key_, file, job);
+  } catch (const Error&) {
+    pool.remove();
+    throw;
+  }
+}
+
+void Pool::save(const std::string& file) const {
+  const std::string folder = folder_of(name_);
+  make_folder(folder);
+  write_file(folder + file_name, text_);
+  write_file(folder + state_name, fmt::format("{}\n{}\n{}\n", key_.reveal_hex(), id_, file));
 }
 
 cluster::Cluster Pool::standing_cluster() const {
   cluster::Cluster standing = cluster_;
+  const std::vector<Known> known = this->known();
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     for (const std::size_t member : hosts_[i].members) {
       cluster::ClusterHost& host = standing.hosts[member];
@@ -177,6 +272,7 @@ cluster::Cluster Pool::standing_cluster() const {
       host.launch = cluster::LaunchKind::keeper;
       host.keeper = way(i).socket;
       host.keeper_key = key_.reveal_hex();
+      host.reached = known[i].reached;
     }
   }
   return standing;
@@ -206,10 +302,7 @@ void Pool::end_masters(std::size_t i) const {
 }
 
 std::string Pool::keeper_program(std::size_t i, const std::string& own_folder) const {
-  const std::string& aprun = hosts_[i].host.aprun;
-  const std::size_t slash = aprun.rfind('/');
-  if (aprun.empty()) return own_folder + "/apkeeper";
-  return slash == aprun.npos ? "apkeeper" : aprun.substr(0, slash) + "/apkeeper";
+  return beside(hosts_[i].host.aprun, own_folder);
 }
 
 namespace {
@@ -245,8 +338,13 @@ void Pool::keep(const std::vector<Known>& known) const {
   }
 }
 
+std::string Pool::led() const { return os::read_file(folder_of(name_) + led_name).value_or(""); }
+
+void Pool::keep_led(const std::string& keepers) const { write_file(folder_of(name_) + led_name, keepers); }
+
 void Pool::remove() const {
   std::error_code ignored;
+  if (job_) fs::remove_all(job_->folder, ignored);
   fs::remove_all(folder_of(name_), ignored);
 }
 

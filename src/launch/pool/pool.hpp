@@ -4,18 +4,23 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "comm/job_key.hpp"
 #include "launch/cluster/cluster.hpp"
+#include "launch/pool/batch_job.hpp"
 #include "launch/pool/keeper_address.hpp"
 
 namespace aplib::launch::pool {
 
 /// Connections of ssh to a host, at most: the first is made when the pool comes up, others where files need them.
 inline constexpr std::size_t ways_max = 4;
+
+/// What `file` says of the pool of a job of a batch system, which gives the hosts.
+[[nodiscard]] bool is_of_allocation(const cluster::Cluster& cluster);
 
 /// Hosts of the cluster that are one computer by their names, and so have one keeper.
 struct PoolHost {
@@ -28,9 +33,18 @@ class Pool {
  public:
   /// Throws Error(bad_option) if there is none of that name; says which there are.
   [[nodiscard]] static Pool open(const std::string& name);
+  /// The same, for who uses its hosts (reach.hpp). Of a job of a batch system, leads the ways to those that have come.
+  /// Throws Error(failed) where none has, or the job is over.
+  [[nodiscard]] static Pool reach(const std::string& name);
   /// Makes one, with a new key, that no host has heard of yet. `text` is the cluster file's and `file` its path. Throws
   /// Error.
   [[nodiscard]] static Pool make(const std::string& name, const std::string& text, const std::string& file);
+  /// The same with the hosts of a job. One without a number is submitted, with these options; its folder is made in
+  /// the one that it names. One with a number has this process in it, and its script starts. `own_folder` is that of
+  /// this program.
+  [[nodiscard]] static Pool make_in_job(const std::string& name, const std::string& text, const std::string& file,
+                                        BatchJob job, const std::vector<std::string>& options,
+                                        const std::string& own_folder);
   [[nodiscard]] static bool exists(const std::string& name);
   /// The names of all pools, in order.
   [[nodiscard]] static std::vector<std::string> names();
@@ -42,7 +56,9 @@ class Pool {
   [[nodiscard]] const comm::JobKey& key() const noexcept { return key_; }
   /// The cluster, as its file says.
   [[nodiscard]] const cluster::Cluster& cluster() const noexcept { return cluster_; }
-  /// In the order of the cluster file.
+  /// The job that has its hosts, if any.
+  [[nodiscard]] const std::optional<BatchJob>& job() const noexcept { return job_; }
+  /// In the order of the cluster file, or of the job, of which there are none before it begins.
   [[nodiscard]] const std::vector<PoolHost>& hosts() const noexcept { return hosts_; }
   /// The cluster whose nodes the keepers start.
   [[nodiscard]] cluster::Cluster standing_cluster() const;
@@ -65,9 +81,10 @@ class Pool {
     HostFacts facts{};
     double speed = 0;           ///< As cells = "auto" measures it; 0: it was never measured.
     std::int64_t speed_at = 0;  ///< When.
+    std::string reached{};      ///< The address by which ssh has reached it; empty: unknown.
     template <class Self, class Fields>
     static void list(Self& self, Fields&& fields) {
-      fields(self.at, self.facts, self.speed, self.speed_at);
+      fields(self.at, self.facts, self.speed, self.speed_at, self.reached);
     }
   };
   /// By host of hosts(); of a host that has never answered, `at` is 0.
@@ -75,11 +92,18 @@ class Pool {
   /// Keeps it for the next time. What cannot be written is not kept.
   void keep(const std::vector<Known>& known) const;
 
-  /// Removes all that is known of it here.
+  /// The keepers of its job to which ways have been led, as a text.
+  [[nodiscard]] std::string led() const;
+  void keep_led(const std::string& keepers) const;
+
+  /// Removes all that is known of it here, and a submitted job's folder.
   void remove() const;
 
  private:
-  Pool(std::string name, std::string text, std::string id, comm::JobKey key, const std::string& file);
+  Pool(std::string name, std::string text, std::string id, comm::JobKey key, const std::string& file,
+       std::optional<BatchJob> job = std::nullopt);
+  void save(const std::string& file) const;
+  void take_hosts_of_job();
   [[nodiscard]] std::string path(std::size_t i, const char* what, std::size_t way) const;
 
   std::string name_;
@@ -87,6 +111,7 @@ class Pool {
   std::string id_;
   comm::JobKey key_;
   cluster::Cluster cluster_;
+  std::optional<BatchJob> job_;
   std::vector<PoolHost> hosts_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -14,10 +15,12 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <sstream>
 #include <utility>
 
 #include "aplib/error.hpp"
 #include "base/os/thread.hpp"
+#include "launch/start/launch_method.hpp"
 #include "launch/watchdog.hpp"
 
 namespace aplib::launch::start {
@@ -198,6 +201,34 @@ std::optional<int> Child::ended() {
     status_ = was_killed_ ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
   return status_;
+}
+
+std::string CommandEnd::words(std::string_view name) const {
+  std::string words;
+  std::istringstream lines(output + error);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) words += (words.empty() ? "" : " | ") + line;
+  }
+  return words.empty() ? fmt::format("{} {}", name, status ? how_it_ended(*status) : "does not end") : words;
+}
+
+CommandEnd run_command(const std::vector<std::string>& argv, std::chrono::milliseconds patience) {
+  CommandEnd end;
+  Child child(argv, "");
+  child.close_input();
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (!end.status && std::chrono::steady_clock::now() < until) {
+    std::array<pollfd, 3> fds{{{child.output_fd(Child::output), POLLIN, 0},
+                               {child.output_fd(Child::error), POLLIN, 0},
+                               {child.end_fd(), POLLIN, 0}}};
+    ::poll(fds.data(), fds.size(), child.end_fd() < 0 ? 10 : 1000);
+    end.status = child.ended();
+    for (const Child::Stream stream : {Child::output, Child::error})
+      for (std::string text = child.read(stream); !text.empty(); text = child.read(stream))
+        (stream == Child::output ? end.output : end.error) += text;
+  }
+  return end;
 }
 
 namespace {

@@ -7,8 +7,10 @@
 #include <sys/types.h>
 
 #include <array>
+#include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,6 +65,19 @@ class Child final : public Started {
   bool leaves_some_ = false;
   bool was_killed_ = false;
 };
+
+/// What a command has said, and how it has ended.
+struct CommandEnd {
+  std::optional<int> status{};  ///< As Child::ended(). Nothing: it did not end in time, and was killed.
+  std::string output{};
+  std::string error{};
+
+  [[nodiscard]] bool is_well() const noexcept { return status == 0; }
+  /// All its words in one line; else how `name` has ended.
+  [[nodiscard]] std::string words(std::string_view name) const;
+};
+/// Runs a command without input. Throws Error if it cannot be executed.
+[[nodiscard]] CommandEnd run_command(const std::vector<std::string>& argv, std::chrono::milliseconds patience);
 
 /// While it lives, a process "aprun-guard" waits at a pipe from the launcher. When that closes without a message, it
 /// sends SIGTERM to the groups that it watches, and SIGKILL to those that still exist a second later. Not thread safe.

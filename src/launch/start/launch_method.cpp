@@ -312,17 +312,6 @@ std::string_view variable(const char* name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
-bool is_in_path(const std::string& program) {
-  std::string_view path = variable("PATH");
-  while (!path.empty()) {
-    const std::size_t colon = path.find(':');
-    const std::string file = fmt::format("{}/{}", path.substr(0, colon), program);
-    if (::access(file.c_str(), X_OK) == 0) return true;
-    path.remove_prefix(colon == path.npos ? path.size() : colon + 1);
-  }
-  return false;
-}
-
 /// The items of a list, which commas outside brackets separate.
 std::vector<std::string_view> items_of(std::string_view list) {
   std::vector<std::string_view> items;
@@ -423,6 +412,17 @@ class SlurmMethod : public LaunchMethod {
 };
 
 }  // namespace
+
+bool is_in_path(const std::string& program) {
+  std::string_view path = variable("PATH");
+  while (!path.empty()) {
+    const std::size_t colon = path.find(':');
+    const std::string file = fmt::format("{}/{}", path.substr(0, colon), program);
+    if (::access(file.c_str(), X_OK) == 0) return true;
+    path.remove_prefix(colon == path.npos ? path.size() : colon + 1);
+  }
+  return false;
+}
 
 std::string slurm_hindrance() {
   if (variable("SLURM_JOB_ID").empty()) {

@@ -108,6 +108,9 @@ struct SshTarget {
 
 // ---- Slurm: the allocation in which the launcher runs ----
 
+/// Whether a command of that name can be executed.
+[[nodiscard]] bool is_in_path(const std::string& program);
+
 /// "" inside an allocation (sbatch, salloc) with srun installed. Otherwise what is missing and what to do.
 [[nodiscard]] std::string slurm_hindrance();
 

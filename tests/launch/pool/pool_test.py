@@ -488,6 +488,7 @@ class BySsh(PoolTest):
         self.assertEqual(done.stdout, "all run\nall done\n")
         self.assertRegex(done.stderr, r"^aprun: runs on 1 of 2 hosts, without ws\d: the way to its keeper is closed, ")
         os.kill(self.masters()[0], signal.SIGKILL)
+        self.assertTrue(namespaces.wait_until(lambda: not self.masters(), PATIENCE))
         done = self.run_it("aprun", "--in", "p", RING, 100, status=2)
         self.assertRegex(done.stderr, r"^aprun: 0 of 2 hosts stand, and 1 are needed \(ws1: the way .*\); apctl up p ")
 

@@ -127,7 +127,8 @@ class Sshd:
 
 
 class Slurm:
-    """munged, slurmctld, and a slurmd on each host of a Network. Commands run on the first host."""
+    """munged, slurmctld, and a slurmd on each host of a Network. Commands run on the first host, and also on those
+    `beside` them, which run no jobs."""
 
     NEEDS = {
         "munged": "munge",
@@ -135,22 +136,23 @@ class Slurm:
         "slurmd": "slurm-wlm",
         "srun": "slurm-wlm",
         "salloc": "slurm-wlm",
+        "sbatch": "slurm-wlm",
     }
 
     @staticmethod
     def hindrance():
         return missing(Slurm.NEEDS) or namespaces.hindrance()
 
-    def __init__(self, names):
+    def __init__(self, names, beside=()):
         self.folder = Folder("slurm")
         path = self.folder.path
-        self.network = namespaces.Network(names)
+        self.network = namespaces.Network([*names, *beside])
         self.processes = []
         user = pwd.getpwuid(os.geteuid()).pw_name
         (path / "key").write_bytes(os.urandom(128))
         (path / "key").chmod(0o400)
         self.folder.write("cgroup.conf", "CgroupAutomount=no\n")
-        hosts = self.network.hosts
+        hosts = self.network.hosts[:len(names)]
         mine = socket.gethostname()
         lines = [
             "ClusterName=aplib",
