@@ -116,6 +116,19 @@ void write_array(Parcel& parcel, const Extent& extent, std::size_t each, const s
   }
 }
 
+void write_elements(Parcel& parcel, const Parameter& parameter, const Extent& extent, const void* address,
+                    const Arena& arena) {
+  if (!is_text(parameter.type)) {
+    write_array(parcel, extent, bytes_of(parameter.type), static_cast<const std::byte*>(address), arena);
+    return;
+  }
+  const auto* const texts = static_cast<const char* const*>(address);
+  for_each_run(extent, [&](std::uint64_t offset, std::uint64_t count) {
+    for (std::uint64_t k = offset; k < offset + count; ++k)
+      parameter.type == Type::string ? parcel.text(texts[k]) : parcel.file(texts[k]);
+  });
+}
+
 void read_array(Body& body, const Extent& extent, std::size_t each, std::byte* array, const Arena& arena) {
   if (extent.moved_bytes == 0) return;
   if (extent.offset != Extent::in_stream) {
@@ -459,16 +472,8 @@ void write_arguments(Parcel& parcel, const Function& function, std::span<void* c
   }
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     const Parameter& parameter = function.parameters[i];
-    if (!parameter.goes_in() || is_scalar(parameter)) continue;
-    if (!is_text(parameter.type)) {
-      write_array(parcel, extents[i], bytes_of(parameter.type), static_cast<const std::byte*>(addresses[i]), arena);
-      continue;
-    }
-    const auto* const texts = static_cast<const char* const*>(addresses[i]);
-    for_each_run(extents[i], [&](std::uint64_t offset, std::uint64_t count) {
-      for (std::uint64_t k = offset; k < offset + count; ++k)
-        parameter.type == Type::string ? parcel.text(texts[k]) : parcel.file(texts[k]);
-    });
+    if (parameter.goes_in() && !is_scalar(parameter))
+      write_elements(parcel, parameter, extents[i], addresses[i], arena);
   }
 }
 
@@ -591,16 +596,7 @@ void ServedCall::write_results(Parcel& parcel, const Arena& arena) {
   parcel.clear();
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
     const Parameter& parameter = function_->parameters[i];
-    if (!parameter.comes_out()) continue;
-    if (!is_text(parameter.type)) {
-      write_array(parcel, extents_[i], bytes_of(parameter.type), static_cast<const std::byte*>(addresses_[i]), arena);
-      continue;
-    }
-    const auto* const texts = static_cast<const char* const*>(addresses_[i]);
-    for_each_run(extents_[i], [&](std::uint64_t offset, std::uint64_t count) {
-      for (std::uint64_t k = offset; k < offset + count; ++k)
-        parameter.type == Type::string ? parcel.text(texts[k]) : parcel.file(texts[k]);
-    });
+    if (parameter.comes_out()) write_elements(parcel, parameter, extents_[i], addresses_[i], arena);
   }
 }
 
