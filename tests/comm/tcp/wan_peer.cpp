@@ -3,8 +3,8 @@
 //
 //   wan_peer KEY SELF ADDRESS OTHER_ADDRESS FRAMES BYTES STREAMS RESUME_SECONDS
 //
-// 0 sends 1 so many frames of so many bytes, which 1 checks, and 1 answers with one when all are there. 0 prints the
-// seconds of that, the rate in Mb/s, and how the two are connected.
+// 0 calls 1, which must listen, and sends it so many frames of so many bytes. 1 checks them, and answers with one when
+// all are there. 0 prints the seconds of that, the rate in Mb/s, and how the two are connected.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -92,6 +92,7 @@ int run(char** argv) {
     const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
     fmt::print("{:.3f} {:.1f} {}\n", seconds, static_cast<double>(frames * bytes) * 8e-6 / seconds, how);
   } else {
+    await([&] { return counter.frames == 1; });
     module.send(peer, {.key = 0}, {});
     await([&] { return counter.frames == 1 + frames; });
     module.send(peer, {.key = 1}, {});

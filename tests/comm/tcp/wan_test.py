@@ -5,6 +5,7 @@
     wan_test.py BIN [-k NAME]         BIN has comm_tcp_wan_peer and wan
     wan_test.py BIN --figure          prints rates beside those of iperf3, by hand on a quiet machine"""
 
+import contextlib
 import json
 import secrets
 import shutil
@@ -27,23 +28,35 @@ def network(delay_ms, rate):
     return namespaces.Network(NAMES, wan=Wan(BIN / "wan", delay=f"{delay_ms / 2}ms", rate=rate))
 
 
+def listens(host, port):
+    return host.run(["ss", "-Hltn", f"sport = :{port}"], stdout=subprocess.PIPE, check=True).stdout != b""
+
+
 class Stream:
     """Frames from the first host to the second one."""
 
     def __init__(self, hosts, frames, size, streams=0, resume=30):
         key = secrets.token_hex(32)
-        self.peers = [
-            host.popen([BIN / "comm_tcp_wan_peer", key, number, host.address, other.address, frames, size, streams,
-                        resume], stdout=subprocess.PIPE, text=True)
-            for number, (host, other) in enumerate([hosts, reversed(hosts)])]
+
+        def start(number, host, other):
+            words = [BIN / "comm_tcp_wan_peer", key, number, host.address, other.address, frames, size, streams, resume]
+            return host.popen(words, stdout=subprocess.PIPE, text=True)
+
+        here, there = hosts
+        receiver = start(1, there, here)
+        if not namespaces.wait_until(lambda: listens(there, 5100), 60):
+            receiver.kill()
+            raise AssertionError(f"{there.name} does not listen: {receiver.communicate()}")
+        self.peers = [start(0, here, there), receiver]
 
     def finish(self, timeout=120):
         """Statuses and output."""
-        try:
-            texts = [peer.communicate(timeout=timeout)[0] for peer in self.peers]
-        finally:
-            for peer in self.peers:
-                peer.kill()
+        end = time.monotonic() + timeout
+        for peer in self.peers:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                peer.wait(max(0, end - time.monotonic()))
+            peer.kill()
+        texts = [peer.communicate()[0] for peer in self.peers]
         return [peer.returncode for peer in self.peers], texts
 
 
@@ -70,7 +83,8 @@ class LongLinks(unittest.TestCase):
         here, there = net.hosts
         stream = Stream(net.hosts, 30, MIB)
         counters = net.wan.counters
-        self.assertTrue(namespaces.wait_until(lambda: counters()["here", "there"]["bytes"] > 4e6, 60))
+        if not namespaces.wait_until(lambda: counters()["here", "there"]["bytes"] > 4e6, 60):
+            self.fail(f"{counters()}, {stream.finish(0.1)}")
         # The connections themselves end: their packets are answered by a reset from where they came from.
         for host in (here, there):
             host.run(["ss", "--kill", "--tcp", "state", "established"], stdout=subprocess.DEVNULL, check=True)
