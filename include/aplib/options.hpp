@@ -66,6 +66,8 @@ struct APLIB_API Options {
   std::string secure =
       "auth";  ///< "secure": auth (connections prove the job's key), tls (they are also encrypted), off.
   std::uint32_t streams = streams_auto;  ///< "streams": connections per pair for large messages; "auto": by round trip.
+  std::chrono::nanoseconds resume_time =
+      std::chrono::seconds(30);  ///< "resume-time": a long link that was cut may come back for so long.
   std::size_t send_limit_bytes = std::size_t{256} << 20;  ///< "send-limit": bytes that may wait for one other process.
   std::chrono::nanoseconds send_wait =
       std::chrono::seconds(60);  ///< "send-wait": how long a send at a limit waits while nothing is taken.

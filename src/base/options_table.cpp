@@ -413,6 +413,13 @@ constexpr std::array rows{
               apply_streams,
               print_streams},
     OptionRow{
+        {"resume-time", "APLIB_RESUME_TIME", "TIME", "30s", "time", "100ms .. 3600s",
+         "Several processes far apart, or joined by a relay: for so long a cut connection may come back; then its "
+         "other end is lost.",
+         "comm"},
+        apply_wait<&Options::resume_time>,
+        print_wait<&Options::resume_time>},
+    OptionRow{
         {"send-limit", "APLIB_SEND_LIMIT", "SIZE", "256m", "bytes", "1m .. 1024g",
          "Several processes: bytes that may wait in one of them until another takes them; beyond that, sends wait.",
          "comm"},

@@ -57,6 +57,7 @@ const std::map<std::string_view, std::string> other_value{
     {"send-limit", "2m"},
     {"send-wait", "2s"},
     {"unread-limit", "3m"},
+    {"resume-time", "20s"},
     {"peer-timeout", "3s"},
 };
 
@@ -129,6 +130,7 @@ TEST(Options, FieldsGetTheValues) {
   EXPECT_EQ(options.send_limit_bytes, std::size_t{2} << 20);
   EXPECT_EQ(options.send_wait, 2s);
   EXPECT_EQ(options.unread_limit_bytes, std::size_t{3} << 20);
+  EXPECT_EQ(options.resume_time, 20s);
   EXPECT_EQ(options.peer_timeout, 3s);
   options.set("threads", "per-cell");
   EXPECT_EQ(options.threads, Options::threads_per_cell);
@@ -218,7 +220,8 @@ TEST(Options, ABadValueChangesNothing) {
 constexpr const char* known_options =
     "known options: cells, threads, stack-size, poll-time, bind, balance, deadlock-report, log-level, "
     "program-stack, private-libraries, shared-libraries, heap, low-memory, account-heap, tag-output, debugger-images, "
-    "module, module-path, provider, ports, secure, streams, send-limit, send-wait, unread-limit, peer-timeout";
+    "module, module-path, provider, ports, secure, streams, resume-time, send-limit, send-wait, unread-limit, "
+    "peer-timeout";
 
 TEST(Options, AnUnknownNameIsAnsweredWithTheNearestKnownOne) {
   const auto unknown = [](const std::string& name, const std::string& hint) {
@@ -289,7 +292,7 @@ TEST(Environment, UnknownVariablesAreErrors) {
       "APLIB_HEAP, APLIB_LOW_MEMORY, APLIB_ACCOUNT_HEAP, APLIB_TAG_OUTPUT, APLIB_DEBUGGER_IMAGES, APLIB_MODULE, "
       "APLIB_MODULE_PATH, "
       "APLIB_PROVIDER, APLIB_PORTS, APLIB_SECURE, "
-      "APLIB_STREAMS, APLIB_SEND_LIMIT, APLIB_SEND_WAIT, APLIB_UNREAD_LIMIT, APLIB_PEER_TIMEOUT";
+      "APLIB_STREAMS, APLIB_RESUME_TIME, APLIB_SEND_LIMIT, APLIB_SEND_WAIT, APLIB_UNREAD_LIMIT, APLIB_PEER_TIMEOUT";
   {
     Environment environment;
     environment.set("APLIB_THREAD", "2");

@@ -628,7 +628,7 @@ void Service::Impl::await_mending(Peer peer, Mending& mending, const Lanes::Need
     if (now.cut != cut) return;
     const std::string why = mendings[peer]->why;
     give_up(peer,
-            fmt::format("its connection was cut ({}), and did not come back within {:g} s{}{}", now.why,
+            fmt::format("its connection was cut ({}), and did not come back within {:g} s (resume-time){}{}", now.why,
                         std::chrono::duration<double>(settings.resume_time).count(), why.empty() ? "" : ": ", why));
   });
 }

@@ -38,7 +38,8 @@ DataPort::DataPort(const Options& options, const std::string& address, const com
       .secure = comm::secure_from(options.secure),
       .streams = options.streams,
       .provider = options.provider,
-      .peer_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.peer_timeout)};
+      .peer_timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options.peer_timeout),
+      .resume_time = std::chrono::duration_cast<std::chrono::milliseconds>(options.resume_time)};
   port_ = std::make_unique<comm::mixed::MixedPort>(kinds, options.module, settings);
 }
 

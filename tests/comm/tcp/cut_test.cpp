@@ -121,9 +121,10 @@ TEST_P(Cuts, NothingIsLostDoubledOrReordered) {
   make({.secure = GetParam(), .streams = 3});
   send(0, 8);
   ASSERT_TRUE(pump([&] { return all_arrived(); }));
-  const std::uint64_t rounds = scaled(1000);
+  // In many a round there is nothing to cut yet; in how many depends on how fast connections come back.
+  const std::uint64_t cuts_wanted = scaled(400);
   std::uint64_t cuts = 0;
-  for (std::uint64_t round = 0; round < rounds; ++round) {
+  while (cuts < cuts_wanted) {
     for (int frames = 0; frames < 6; ++frames) {
       const std::uint64_t kind = random() % 10;
       send(random() % 2, kind < 6 ? random() % 200 : kind < 9 ? random() % 20'000 : random() % 400'000);
@@ -141,7 +142,6 @@ TEST_P(Cuts, NothingIsLostDoubledOrReordered) {
   }
   EXPECT_TRUE(pump([&] { return all_arrived(); }));
   EXPECT_EQ(receivers[0].lost + receivers[1].lost, 0U) << receivers[0].why << receivers[1].why;
-  EXPECT_GT(cuts, rounds / 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(LongLink, Cuts, testing::Values(Secure::auth, Secure::tls),
@@ -162,7 +162,7 @@ TEST_F(LongLink, ThatWasCutIsLostWhenItDoesNotComeBackInTime) {
   }));
   EXPECT_GE(std::chrono::steady_clock::now() - begun, 190ms);
   EXPECT_TRUE(contains(receivers[1].why,
-                       "by peer), and did not come back within 0.2 s"))  // closed, or reset
+                       "by peer), and did not come back within 0.2 s (resume-time)"))  // closed, or reset
       << receivers[1].why;
 }
 

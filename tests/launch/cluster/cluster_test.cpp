@@ -433,7 +433,7 @@ TEST(ClusterFile, SeveralProblemsAreReportedTogether) {
   EXPECT_EQ(
       parse_error("[comm]\nx = 1\n[machine]\ngrid = true\n[[host]]\nname = 3\n"),
       "c.toml:2:1: [comm]: \"x\": unknown key: [comm] has module, module-path, provider, ports, secure, streams, "
-      "send-limit, send-wait, "
+      "resume-time, send-limit, send-wait, "
       "unread-limit, peer-timeout\n"
       "c.toml:4:8: [machine]: grid = true: not a grid: use NXxNY with at least 1 cell and at most 16384 in all, for "
       "example 4x2 or 8, or \"auto\"\n"
