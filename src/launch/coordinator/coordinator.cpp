@@ -538,6 +538,7 @@ void Coordinator::Impl::plan_all() {
     }
   }
   for (const Chain& chain : ways.chains) relays->join(chain);
+  if (relays) relays->keep_up(job.cluster.options.resume_time);
 }
 
 void Coordinator::Impl::go() {

@@ -16,6 +16,9 @@ void Coordinator::Impl::start_relays() {
   Relays::Events events;
   events.ready = [this] { advance(); };
   events.lost = [this](const std::string& why) { relay_lost(why); };
+  events.started_anew = [this](const std::string& why) {
+    if (phase < Phase::ending) actions.say(fmt::format("{}; it is started anew", why));
+  };
   relays.emplace(loop, job.cluster, job.aprun, machine_id, key, std::move(events));
 }
 

@@ -23,6 +23,7 @@ namespace aplib::launch::coordinator {
 namespace {
 
 constexpr const char* own_name = "aprun";
+constexpr std::chrono::milliseconds pause_before_start{500};
 
 std::string beside(const std::string& aprun, const char* program) {
   return (std::filesystem::path(aprun).parent_path() / program).string();
@@ -46,12 +47,20 @@ Relays::Relays(wire::EventLoop& loop, const cluster::Cluster& cluster, const std
   names_.emplace_back(own_name);
   for (const cluster::ClusterSite& site : cluster.sites) names_.push_back(site.gateway);
   relays_.resize(names_.size());
-  start(0, {beside(aprun, "aprelay"), "--session", "--loopback"});
+  relays_[0].command = [aprun](const std::string& ports) {
+    std::vector<std::string> words{beside(aprun, "aprelay"), "--session", "--loopback"};
+    if (!ports.empty()) words.insert(words.end(), {"--ports", ports});
+    return words;
+  };
+  start(0, "");
   if (cluster.sites.empty()) return;
   folder_ = make_folder();
   for (std::size_t i = 1; i < relays_.size(); ++i) {
     relays_[i].forwarded = fmt::format("{}/{}", folder_, i);
-    start(i, by_ssh(cluster, cluster.sites[i - 1], aprun, relays_[i].forwarded));
+    relays_[i].command = [this, &cluster, i, aprun](const std::string& ports) {
+      return by_ssh(cluster, cluster.sites[i - 1], aprun, relays_[i].forwarded, ports);
+    };
+    start(i, cluster.options.ports);
   }
 }
 
@@ -63,14 +72,15 @@ Relays::~Relays() {
 }
 
 std::vector<std::string> Relays::by_ssh(const cluster::Cluster& cluster, const cluster::ClusterSite& site,
-                                        const std::string& aprun, const std::string& local) const {
+                                        const std::string& aprun, const std::string& local,
+                                        const std::string& ports) const {
   const std::string there =
       fmt::format("/tmp/aplib-relay-{}-{}", machine_, std::filesystem::path(local).filename().string());
   std::vector<std::string> run{!site.aprelay.empty()
                                    ? site.aprelay
                                    : beside(cluster.defaults.aprun.empty() ? aprun : cluster.defaults.aprun, "aprelay"),
                                "--session", "--socket", there};
-  if (!cluster.options.ports.empty()) run.insert(run.end(), {"--ports", cluster.options.ports});
+  if (!ports.empty()) run.insert(run.end(), {"--ports", ports});
   std::vector<std::string> words{"ssh"};
   words.insert(words.end(), cluster.defaults.ssh_options.begin(), cluster.defaults.ssh_options.end());
   words.insert(
@@ -81,24 +91,61 @@ std::vector<std::string> Relays::by_ssh(const cluster::Cluster& cluster, const c
   return words;
 }
 
-void Relays::start(std::size_t relay, const std::vector<std::string>& command) {
+void Relays::start(std::size_t relay, const std::string& ports) {
   start::RelayProcess::Events events;
   events.ready = [this, relay](std::vector<std::string> endpoints) {
+    if (relays_[relay].ended) return stands_again(relay, endpoints);
     relays_[relay].endpoints = std::move(endpoints);
     if (!ready()) return;
     look_around();
     events_.ready();
   };
   events.said = [this, relay](const std::string& line) { said(relay, line); };
-  events.ended = [this, relay](const std::string& why) {
-    const bool stood = !relays_[relay].endpoints.empty();
-    events_.lost(relay == 0
-                     ? fmt::format("the launcher's own relay (aprelay) {}", why)
-                     : fmt::format("the relay on gateway '{}' {}: {}", names_[relay],
-                                   stood ? "is lost" : "could not be started", fmt::format("ssh to it {}", why)));
-  };
-  relays_[relay].process = std::make_unique<start::RelayProcess>(loop_, command, std::move(events));
+  events.ended = [this, relay](const std::string& why) { ended(relay, why); };
+  relays_[relay].process =
+      std::make_unique<start::RelayProcess>(loop_, relays_[relay].command(ports), std::move(events));
   relays_[relay].process->tell(fmt::format("job {} {}", machine_, key_.reveal_hex()));
+}
+
+void Relays::ended(std::size_t relay, const std::string& why) {
+  One& one = relays_[relay];
+  const bool stood = !one.endpoints.empty();
+  const std::string words = relay == 0 ? fmt::format("the launcher's own relay (aprelay) {}", why)
+                                       : fmt::format("the relay on gateway '{}' {}: ssh to it {}", names_[relay],
+                                                     stood ? "is lost" : "could not be started", why);
+  if (!stood || !resume_time_ || (one.ended && Clock::now() - *one.ended >= *resume_time_)) return events_.lost(words);
+  if (!one.ended) {
+    one.ended = Clock::now();
+    has_lost_one_ = true;
+    events_.started_anew(words);
+  }
+  if (!one.pause) one.pause = std::make_unique<wire::Timer>(loop_);
+  one.pause->start(pause_before_start, [this, relay] { start_anew(relay); });
+}
+
+void Relays::start_anew(std::size_t relay) {
+  const std::string& endpoint = relays_[relay].endpoints.front();
+  const std::string port = endpoint.substr(endpoint.rfind(':') + 1);
+  try {
+    start(relay, port + "-" + port);
+  } catch (const Error& error) {
+    events_.lost(error.what());
+  }
+}
+
+/// The processes call where it was before, as their plan says.
+void Relays::stands_again(std::size_t relay, const std::vector<std::string>& endpoints) {
+  One& one = relays_[relay];
+  if (endpoints != one.endpoints) {
+    return events_.lost(fmt::format("the relay {} was lost, and its host has other addresses now: {} instead of {}",
+                                    names_[relay], fmt::join(endpoints, ", "), fmt::join(one.endpoints, ", ")));
+  }
+  one.ended.reset();
+  for (const Chain& chain : chains_) {
+    if (chain.first_relay != relay && chain.second_relay != relay && relay != 0) continue;
+    std::erase_if(direct_, [&](const Chain& each) { return each.first == chain.first && each.second == chain.second; });
+    if (!connect(chain)) waiting_.push_back(chain);
+  }
 }
 
 void Relays::said(std::size_t relay, const std::string& line) {
@@ -146,6 +193,8 @@ void Relays::take_failure(std::size_t relay, std::istringstream& words) {
     return relay != 0 && std::minmax(each.first, each.second) == std::minmax(self, peer);
   });
   if (chain == direct_.end()) {
+    // One that was joined again may have been called twice. Whether a pair is lost, its processes say.
+    if (has_lost_one_) return;
     return events_.lost(fmt::format("relay {} does not join processes {} and {}: {}", names_[relay], self, peer, why));
   }
   const Chain again = *chain;
@@ -171,6 +220,7 @@ std::vector<wire::ProbedRelay> Relays::places() const {
 }
 
 void Relays::join(const Chain& chain) {
+  chains_.push_back(chain);
   if (!connect(chain)) waiting_.push_back(chain);
 }
 

@@ -2,13 +2,18 @@
 // Relays: the relays of a job. One is on the gateway of each site, started by ssh. One is the launcher's own, a child:
 // it joins the relays of two gateways that do not reach each other, by ssh's own forwarding of a local socket, and
 // serves processes on this computer. So the launcher listens on loopback alone.
+//
+// One that is lost while the machine runs is started anew where it was, at the port that it had. The processes' long
+// links, which were cut, call there again, and the chains that it was in are joined again.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <iosfwd>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,9 +32,11 @@ class Relays {
     std::function<void()> ready;  ///< All stand.
     /// One has ended, could not be started, or does not reach another one: a message without remedy.
     std::function<void(const std::string& why)> lost;
+    /// One has ended, and is started anew.
+    std::function<void(const std::string& why)> started_anew;
   };
 
-  /// Begins to start them. `aprun`: the path of aprun on this computer. Throws Error(failed).
+  /// Begins to start them. `aprun`: the path of aprun on this computer. `cluster` outlives this. Throws Error(failed).
   Relays(wire::EventLoop& loop, const cluster::Cluster& cluster, const std::string& aprun, const std::string& machine,
          const comm::JobKey& key, Events events);
   /// Ends them.
@@ -44,8 +51,11 @@ class Relays {
   [[nodiscard]] std::vector<wire::ProbedRelay> places() const;
   /// By one call from gateway to gateway, if one reaches the other; else by the launcher's relay.
   void join(const Chain& chain);
+  /// From here on one that has ended is lost when it does not stand again so soon.
+  void keep_up(std::chrono::nanoseconds resume_time) { resume_time_ = resume_time; }
 
  private:
+  using Clock = std::chrono::steady_clock;
   /// Whether one gateway's relay reaches another's.
   struct Look {
     bool over = false;
@@ -53,14 +63,22 @@ class Relays {
   };
   struct One {
     std::unique_ptr<start::RelayProcess> process{};
+    /// What starts it, to listen at these ports; "": at any.
+    std::function<std::vector<std::string>(const std::string& ports)> command{};
     std::vector<std::string> endpoints{};
     std::string forwarded{};  ///< The local socket that leads to it.
     std::map<std::size_t, Look> looks{};
+    std::optional<Clock::time_point> ended{};  ///< And it does not stand again yet.
+    std::unique_ptr<wire::Timer> pause{};
   };
 
-  void start(std::size_t relay, const std::vector<std::string>& command);
+  void start(std::size_t relay, const std::string& ports);
+  void ended(std::size_t relay, const std::string& why);
+  void start_anew(std::size_t relay);
+  void stands_again(std::size_t relay, const std::vector<std::string>& endpoints);
   [[nodiscard]] std::vector<std::string> by_ssh(const cluster::Cluster& cluster, const cluster::ClusterSite& site,
-                                                const std::string& aprun, const std::string& local) const;
+                                                const std::string& aprun, const std::string& local,
+                                                const std::string& ports) const;
   void said(std::size_t relay, const std::string& line);
   void look_around();
   void take_look(std::size_t relay, std::istringstream& words);
@@ -79,6 +97,9 @@ class Relays {
   std::vector<One> relays_;
   std::vector<Chain> waiting_;  // For a look.
   std::vector<Chain> direct_;   // From gateway to gateway.
+  std::vector<Chain> chains_;   // All.
+  std::optional<std::chrono::nanoseconds> resume_time_;
+  bool has_lost_one_ = false;  // And started it anew.
 };
 
 }  // namespace aplib::launch::coordinator

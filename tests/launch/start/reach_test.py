@@ -222,22 +222,37 @@ class Reach(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         self.assertEqual(self.finish(process)[0], 130)
 
-    def test_ways_are_shown_and_a_killed_relay_is_named(self):
-        process = self.start(self.all_hosts())
+    def test_ways_are_shown_and_killed_relays_are_started_anew(self):
+        process = self.start(self.all_hosts(), 600)
         self.assertEqual(process.stdout.readline(), "all run\n")
         ways = self.ways()
         one, two = self.sites.login1.address, self.sites.login2.address
         self.assertRegex(ways[1, 2], r"^tcp 192\.168\.7\.\d:\d+, ")
         self.assertEqual(ways[1, 3], f"tcp by relay {one}, {two}, 1 stream, tls")
         self.assertIn(f"by relay aprun, {one}", ways[0, 1])
-        relay, = (pid for pid, line in namespaces.processes().items()
-                  if "aprelay --session --socket" in line and not line.startswith(("ssh", "sh", "sshd"))
-                  and line.rstrip().endswith("-2"))
+        relay, = (pid for pid, path in self.relays().items() if path.name.endswith("-2"))
+        own, = (pid for pid, line in namespaces.processes().items() if line.endswith("--session --loopback"))
         os.kill(relay, signal.SIGKILL)
-        status, _, errors = self.finish(process)
-        self.assertEqual(status, LOST, errors)
-        self.assertEqual(len(errors), 1, errors)
-        self.assertRegex(errors[0], f"relay.*{re.escape(two)}")
+        self.assertRegex(process.stderr.readline(), rf"^aprun: the relay on gateway '{two}' is lost: .*started anew\n$")
+        os.kill(own, signal.SIGKILL)
+        self.assertRegex(process.stderr.readline(), r"^aprun: the launcher's own relay .*started anew\n$")
+        self.assertEqual(self.finish(process), (0, ["all done"], []))
+
+    def test_a_relay_that_cannot_be_started_anew_is_named(self):
+        process = self.start(self.all_hosts(), more='[comm]\nresume-time = "2s"')
+        self.assertEqual(process.stdout.readline(), "all run\n")
+        relay, = (pid for pid, path in self.relays().items() if path.name.endswith("-2"))
+        authorized = self.sites.sshd.folder.path / "authorized"
+        key = authorized.read_text()
+        authorized.write_text("")  # nobody may log in
+        try:
+            os.kill(relay, signal.SIGKILL)
+            status, _, errors = self.finish(process)
+        finally:
+            authorized.write_text(key)
+        self.assertEqual((status, len(errors)), (LOST, 2), errors)
+        self.assertRegex(errors[0], rf"^aprun: the relay on gateway '{re.escape(self.sites.login2.address)}' is lost")
+        self.assertRegex(errors[1], "^aprun: .* is lost: .*(resume-time|Permission denied)")
 
     def test_a_way_to_a_gateway_that_is_cut(self):
         s, home = self.sites, self.sites.network.hosts[0]
