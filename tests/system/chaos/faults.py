@@ -489,6 +489,23 @@ def kill_relay(run):
     run.finish(r"^aprun: .*relay.*; it is started anew$")
 
 
+def reset_relayed_pairs(run):
+    """Their connections to the relay end, again and again, each time some of them or all."""
+    run.until_a_round()
+    pid = run.program("aprelay")
+    listed = run.desk.run(["ss", "-Hltnp"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    port, = {int(line.split()[3].rpartition(":")[2]) for line in listed.splitlines() if f"pid={pid}," in line}
+    ended = ""
+    for _ in range(run.random.randint(3, 12)):
+        end = run.random.choice(["sport", "dport"])
+        ended += run.desk.run(["ss", "-HKt", "state", "established", f"{end} = :{port}"], stdout=subprocess.PIPE,
+                              text=True, check=True).stdout
+        time.sleep(run.random.uniform(0.02, 0.5))
+    if not ended:
+        raise Wrong("no connection was there to be ended")
+    run.finish()
+
+
 def stop_relay_shortly(run):
     run.until_a_round()
     relay = run.program("aprelay")
@@ -737,6 +754,7 @@ FAULTS = [
     Fault(cut_launcher),
     Fault(stop_one_kill_another),
     Fault(kill_relay, hosts=2, modules=("tcp",), start=start_by_relay),
+    Fault(reset_relayed_pairs, hosts=2, modules=("tcp",), start=start_by_relay),
     Fault(stop_relay_shortly, hosts=2, modules=("tcp",), start=start_by_relay),
     Fault(kill_keeper, modules=("tcp",), start=start_in_a_pool),
     Fault(kill_keeper_while_it_starts, modules=("tcp",), start=start_in_a_pool),
