@@ -6,11 +6,12 @@
 #include <openssl/evp.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
-#include <openssl/rand.h>
+#include <sys/random.h>
 
 #include <algorithm>
-#include <limits>
+#include <cerrno>
 #include <memory>
+#include <system_error>
 
 #include "aplib/error.hpp"
 
@@ -117,9 +118,16 @@ bool equal_in_constant_time(std::span<const std::byte> a, std::span<const std::b
 }
 
 void fill_random(std::span<std::byte> bytes) {
-  if (bytes.size() > std::size_t{std::numeric_limits<int>::max()} ||
-      RAND_priv_bytes(raw(bytes.data()), static_cast<int>(bytes.size())) != 1)
-    fail("make random bytes");
+  while (!bytes.empty()) {
+    const ssize_t count = ::getrandom(bytes.data(), bytes.size(), 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      throw Error(Errc::failed, std::string("job key: the system's getrandom gives no random bytes: ") +
+                                    std::generic_category().message(errno) +
+                                    "; does a filter of system calls (seccomp) refuse it?");
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
 }
 
 }  // namespace aplib::comm

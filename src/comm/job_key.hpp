@@ -58,7 +58,8 @@ void wipe(std::span<std::byte> bytes) noexcept;
 /// Compares in a time that does not depend on the bytes.
 [[nodiscard]] bool equal_in_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) noexcept;
 
-/// Fills it with bytes that nobody can predict. Throws Error(failed).
+/// Fills it with bytes that nobody can predict: the system's, because OpenSSL's own generator takes a millisecond to
+/// begin. Throws Error(failed).
 void fill_random(std::span<std::byte> bytes);
 
 }  // namespace aplib::comm
