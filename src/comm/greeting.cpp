@@ -65,6 +65,8 @@ std::string_view name_of(Purpose purpose) {
       return "a relay";
     case Purpose::reach:
       return "a look for ways";
+    case Purpose::files:
+      return "files";
   }
   return "unknown";
 }

@@ -55,6 +55,7 @@ enum class Purpose : std::uint16_t {
   data = 2,
   relay = 3,  ///< One end of a pair calls a relay (comm/connect/relay_call.hpp).
   reach = 4,  ///< Only to see whether there is a way. Whoever answers such a call answers no other one.
+  files = 5,  ///< A host gets files from another one that has them (launch/pool/file_passer.hpp).
 };
 
 /// What a process says of itself.

@@ -108,6 +108,17 @@ void set_tls_secret(ssl_st* ssl, std::span<const std::byte, 32> secret) {
 
 bool tls_by_secret(const ssl_st* ssl) noexcept { return SSL_session_reused(ssl) == 1; }
 
+TlsStep shake_hands(ssl_st* ssl, bool answers) noexcept {
+  ERR_clear_error();
+  const int good = answers ? SSL_accept(ssl) : SSL_connect(ssl);
+  if (good == 1) return TlsStep::done;
+  const int reason = SSL_get_error(ssl, good);
+  if (reason == SSL_ERROR_WANT_READ) return TlsStep::waits_to_read;
+  return reason == SSL_ERROR_WANT_WRITE ? TlsStep::waits_to_write : TlsStep::failed;
+}
+
+void FreeTls::operator()(ssl_st* ssl) const noexcept { SSL_free(ssl); }
+
 const char* take_tls_error() noexcept {
   const unsigned long code = ERR_get_error();
   ERR_clear_error();

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,6 +48,14 @@ void set_tls_secret(ssl_st* ssl, std::span<const std::byte, 32> secret);
 /// After the handshake: was it by the shared secret? Never false after a handshake that succeeded; for a check in
 /// depth.
 [[nodiscard]] bool tls_by_secret(const ssl_st* ssl) noexcept;
+
+/// Goes on with a handshake by that secret on a non-blocking socket, as the side that answers or calls.
+enum class TlsStep : std::uint8_t { done, waits_to_read, waits_to_write, failed };
+[[nodiscard]] TlsStep shake_hands(ssl_st* ssl, bool answers) noexcept;
+
+struct FreeTls {
+  void operator()(ssl_st* ssl) const noexcept;
+};
 
 /// What the library complains about on this thread, for people; forgets it. Valid for ever.
 const char* take_tls_error() noexcept;

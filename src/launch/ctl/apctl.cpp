@@ -25,7 +25,6 @@
 #include "aplib/version.hpp"
 #include "base/text.hpp"
 #include "launch/ctl/exec_verb.hpp"
-#include "launch/ctl/file_verbs.hpp"
 #include "launch/ctl/pool_verbs.hpp"
 #include "launch/ctl/registry.hpp"
 #include "launch/ctl/status.hpp"

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -20,12 +21,16 @@
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/text.hpp"
-#include "launch/ctl/on_hosts.hpp"
+#include "launch/files/manifest.hpp"
 #include "launch/pool/batch_job.hpp"
+#include "launch/pool/file_pipe.hpp"
+#include "launch/pool/file_tree.hpp"
+#include "launch/pool/on_hosts.hpp"
 #include "launch/pool/pool.hpp"
 #include "launch/pool/reach.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/terminal.hpp"
+#include "launch/this_host.hpp"
 
 namespace aplib::launch::ctl {
 
@@ -273,7 +278,7 @@ std::string json_of(const Row& row) {
 
 /// Measures how fast these hosts are, all at once. What goes wrong, the user is told.
 void measure_speeds(const Pool& pool, const std::vector<std::size_t>& hosts, std::vector<Pool::Known>& known) {
-  const HostWork work{
+  const pool::HostWork work{
       .words =
           [&](std::size_t i) {
             const cluster::ClusterHost& host = pool.hosts()[i].host;
@@ -283,14 +288,14 @@ void measure_speeds(const Pool& pool, const std::vector<std::size_t>& hosts, std
                                             threads.empty() ? pool.cluster().options.get("threads") : threads};
           },
       .here =
-          [&](std::size_t i, const os::Ends& ends, pool::LaneSource* /*lanes*/) {
+          [&](std::size_t i, const os::Ends& ends, const pool::LaneMaker& /*lanes*/) {
             ::fcntl(ends.reader.get(), F_SETFL, 0);  // it would not wait
             const double speed = std::strtod(os::read_all(ends.reader.get()).value_or("").c_str(), nullptr);
             if (speed > 0) known[i].speed = speed;  // else the host has said what is wrong
             if (speed > 0) known[i].speed_at = pool::now_in_seconds();
             return std::vector<std::string>();
           }};
-  static_cast<void>(run_on_hosts(pool, hosts, work));
+  static_cast<void>(pool::run_on_hosts(pool, hosts, work));
 }
 
 /// Asks all hosts of a pool at once.
@@ -345,6 +350,81 @@ int pool_hosts(const std::string& name, bool json, bool speed) {
   }
   const int status = print("apctl", text);
   return status == 0 && !all_stand ? static_cast<int>(ExitStatus::program_failed) : status;
+}
+
+namespace {
+
+[[noreturn]] void refuse_words(const std::string& text) { throw Error(Errc::bad_argument, text); }
+
+/// POOL:PATH or POOL:HOST:PATH.
+struct Place {
+  Pool pool;
+  std::vector<std::size_t> hosts{};  ///< Of the pool's.
+  std::string path{};
+  bool names_host = false;
+};
+
+Place place_of(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  if (colon == text.npos || colon + 1 == text.size())
+    refuse_words(fmt::format("{}: not a place in a pool: write POOL:PATH, or POOL:HOST:PATH", text));
+  Place place{.pool = Pool::reach(text.substr(0, colon)), .path = text.substr(colon + 1)};
+  const std::size_t second = place.path.find(':');
+  const std::string host = place.path.substr(0, second);
+  for (std::size_t i = 0; i < place.pool.hosts().size(); ++i) {
+    const pool::PoolHost& each = place.pool.hosts()[i];
+    const bool is_meant = second != place.path.npos && std::ranges::any_of(each.members, [&](std::size_t member) {
+                            return place.pool.cluster().hosts[member].name == host;
+                          });
+    if (is_meant) place.hosts.push_back(i);
+  }
+  place.names_host = !place.hosts.empty();
+  if (place.names_host) place.path.erase(0, second + 1);
+  if (!place.names_host)
+    for (std::size_t i = 0; i < place.pool.hosts().size(); ++i) place.hosts.push_back(i);
+  return place;
+}
+
+}  // namespace
+
+int put_files(std::vector<std::string> words, files::Existing existing) {
+  if (words.size() < 2) refuse_words("files and a place are needed: apctl put FILE... POOL[:HOST]:FOLDER");
+  const Place place = place_of(words.back());
+  words.pop_back();
+  std::vector<files::Source> sources;
+  for (const std::string& word : words) {
+    // As cp has it: the last name counts, and a folder's content for "." and what ends in a slash.
+    const std::filesystem::path path = std::filesystem::absolute(word).lexically_normal();
+    sources.push_back({word, (path.has_filename() ? path : path.parent_path()).filename().string()});
+  }
+  const auto manifest = std::make_shared<const files::Manifest>(files::gather(sources, describe_this_host().host_id));
+  if (!manifest->problems.empty()) refuse_words(fmt::format("{}", fmt::join(manifest->problems, "\n")));
+  const bool all_well =
+      pool::send_files(place.pool, place.hosts, {.manifest = manifest, .folder = place.path, .existing = existing});
+  return all_well ? 0 : static_cast<int>(ExitStatus::program_failed);
+}
+
+int get_files(std::vector<std::string> words) {
+  if (words.size() < 2) refuse_words("a place and a folder are needed: apctl get POOL[:HOST]:PATTERN... FOLDER");
+  const std::string folder = words.back();
+  words.pop_back();
+  bool all_well = true;
+  for (const std::string& word : words) {
+    const Place place = place_of(word);
+    const auto receive = [&](std::size_t host, const os::Ends& ends, const pool::LaneMaker& make_lanes) {
+      // Hosts may have files of the same name.
+      const std::string into =
+          place.names_host || place.hosts.size() == 1 ? folder : folder + "/" + place.pool.hosts()[host].name;
+      files::Receiver receiver(
+          {.folder = into, .existing = files::Existing::replace, .resume = true, .host = describe_this_host().host_id});
+      const auto lanes = make_lanes();
+      return pool::carry(receiver, ends, lanes.get());
+    };
+    const auto words_there = [&](std::size_t) { return std::vector<std::string>{"--serve", place.path}; };
+    all_well &=
+        pool::run_on_hosts(place.pool, place.hosts, {.words = words_there, .here = receive, .takes_lanes = true});
+  }
+  return all_well ? 0 : static_cast<int>(ExitStatus::program_failed);
 }
 
 }  // namespace aplib::launch::ctl

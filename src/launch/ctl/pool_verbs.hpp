@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The verbs of apctl for pools: hosts that stand ready. docs/pool.md says what they do.
+// The verbs of apctl for pools: hosts that stand ready, and files to and from them. docs/pool.md says what they do.
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include "launch/files/target.hpp"
 
 namespace aplib::launch::ctl {
 
@@ -22,5 +24,10 @@ struct UpRequest {
 /// Prints what the hosts of a pool are, of all pools without a name. `speed`: measures that, too. Returns an exit
 /// status, 1 if a host is lost. Throws Error.
 [[nodiscard]] int pool_hosts(const std::string& name, bool json, bool speed);
+
+/// `words`: files and folders of this computer, and POOL[:HOST]:FOLDER last. Returns an exit status. Throws Error.
+[[nodiscard]] int put_files(std::vector<std::string> words, files::Existing existing);
+/// `words`: POOL[:HOST]:PATTERN..., and a folder of this computer last.
+[[nodiscard]] int get_files(std::vector<std::string> words);
 
 }  // namespace aplib::launch::ctl

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@ struct Entry {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::string link{};  ///< What a symbolic link says.
+  bool operator==(const Entry&) const = default;
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.path, self.kind, self.mode, self.time, self.bytes, self.stored, self.device, self.inode, self.link);
@@ -65,10 +67,15 @@ struct Manifest {
   static constexpr std::size_t entries_max = std::size_t{4} << 20;
   static constexpr std::uint64_t path_bytes_max = std::uint64_t{1} << 30;  ///< Of all paths together.
 
-  std::vector<Entry> entries{};         ///< A folder comes before what is in it.
-  std::vector<std::string> places{};    ///< Their paths here.
+  std::vector<Entry> entries{};       ///< A folder comes before what is in it.
+  std::vector<std::string> places{};  ///< Their paths here. Empty: below `folder`, those of the entries.
+  std::string folder{};
   std::vector<std::string> problems{};  ///< What cannot be carried, and why; with what to do.
   std::string host{};                   ///< Of computers, equal if they are the same.
+
+  [[nodiscard]] std::string place(std::size_t entry) const {
+    return places.empty() ? folder + "/" + entries[entry].path : places[entry];
+  }
 };
 
 /// Looks at all files below the sources. A source that is a symbolic link is what the link leads to; links below are

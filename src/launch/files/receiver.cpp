@@ -71,7 +71,7 @@ bool Receiver::take_frame(const Frame& frame) {
     begun_ = true;
     pushes_ = begin->pushes;
     window_ = begin->window;
-    sender_host_ = std::move(begin->host);
+    manifest_->host = std::move(begin->host);
     return true;
   }
   if (frame.type == FrameType::entries) {
@@ -102,9 +102,10 @@ bool Receiver::take_frame(const Frame& frame) {
 bool Receiver::take_entries(Entries entries) {
   for (Entry& entry : entries.entries) {
     path_bytes_ += entry.path.size() + entry.link.size();
-    if (!is_sound(entry) || entries_.size() >= Manifest::entries_max || path_bytes_ > 2 * Manifest::path_bytes_max)
+    if (!is_sound(entry) || manifest_->entries.size() >= Manifest::entries_max ||
+        path_bytes_ > 2 * Manifest::path_bytes_max)
       return false;
-    entries_.push_back(std::move(entry));
+    manifest_->entries.push_back(std::move(entry));
   }
   offered_ = entries.last;
   if (offered_ && !settings_.waits) accept(settings_.folder);
@@ -118,6 +119,8 @@ void Receiver::accept(std::string folder) {
   } catch (const Error& error) {
     return decline(error.what());
   }
+  if (settings_.arrivals != nullptr && !settings_.arrivals->offer(manifest_, target_->folder()))
+    return decline("the files are not those that began to come: send them again");
   answer_all();
 }
 
@@ -135,17 +138,20 @@ void Receiver::finish() {
 
 /// Says what is lacking, if there is room for it, and makes what needs no bytes.
 void Receiver::answer_all() {
-  answers_.resize(entries_.size());
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].kind != EntryKind::file) continue;
+  answers_.resize(manifest_->entries.size());
+  for (std::size_t i = 0; i < manifest_->entries.size(); ++i) {
+    if (manifest_->entries[i].kind != EntryKind::file) continue;
+    const auto entry = static_cast<std::uint32_t>(i);
     try {
-      answers_[i] = pushes_ ? Answer{.kind = Answer::Kind::whole} : answer_file(entries_[i]);
+      answers_[i] = pushes_ ? Answer{.kind = Answer::Kind::whole} : answer_file(entry);
+      if (answers_[i].kind == Answer::Kind::nothing) tell(&Arrivals::settle, entry, std::nullopt);
     } catch (const Error& error) {
       outcome_.add(error.what());
+      tell(&Arrivals::lose, entry);
     }
   }
   if (!has_room()) return;
-  for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+  for (std::uint32_t i = 0; i < manifest_->entries.size(); ++i) {
     try {
       make(i);
     } catch (const Error& error) {
@@ -166,21 +172,28 @@ void Receiver::answer_all() {
 
 /// A folder or a link.
 void Receiver::make(std::uint32_t i) {
-  const Entry& entry = entries_[i];
+  const Entry& entry = manifest_->entries[i];
   if (entry.kind == EntryKind::link) {
     ++(target_->make_link(entry.path, entry.link, settings_.existing) ? outcome_.placed : outcome_.kept);
-  } else if (entry.kind == EntryKind::folder && target_->make_folder(entry.path)) {
-    folders_.push_back(i);
-    ++outcome_.placed;
+  } else if (entry.kind == EntryKind::folder) {
+    const bool is_new = target_->make_folder(entry.path);
+    if (is_new || (settings_.arrivals != nullptr && settings_.arrivals->has(i))) folders_.push_back(i);
+    if (is_new) tell(&Arrivals::settle, i, std::nullopt);
+    if (is_new) ++outcome_.placed;
   }
 }
 
-Answer Receiver::answer_file(const Entry& entry) {
+Answer Receiver::answer_file(std::uint32_t i) {
   using Kind = Answer::Kind;
+  const Entry& entry = manifest_->entries[i];
+  if (settings_.arrivals != nullptr && settings_.arrivals->has(i)) {
+    ++outcome_.kept;
+    return {};
+  }
   const bool refuses = settings_.existing == Existing::refuse;
   if (const auto status = target_->look(entry.path)) {
-    const bool is_it = !sender_host_.empty() && sender_host_ == settings_.host && status->st_dev == entry.device &&
-                       status->st_ino == entry.inode;
+    const bool is_it = !manifest_->host.empty() && manifest_->host == settings_.host &&
+                       status->st_dev == entry.device && status->st_ino == entry.inode;
     if (is_it) {
       ++outcome_.kept;
       return {};
@@ -203,8 +216,9 @@ Answer Receiver::answer_file(const Entry& entry) {
 /// Ends the transfer if the disk cannot take what is to come.
 bool Receiver::has_room() {
   std::uint64_t needed = 0;
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (answers_[i].kind == Answer::Kind::whole) needed += std::min(entries_[i].stored, entries_[i].bytes);
+  for (std::size_t i = 0; i < manifest_->entries.size(); ++i) {
+    if (answers_[i].kind == Answer::Kind::whole)
+      needed += std::min(manifest_->entries[i].stored, manifest_->entries[i].bytes);
   }
   const auto free = target_->free_bytes();
   if (!free || needed <= *free) return true;
@@ -214,14 +228,14 @@ bool Receiver::has_room() {
 }
 
 bool Receiver::take_begin(const FileBegin& begin) {
-  if (coming_ || begin.entry >= entries_.size()) return false;
+  if (coming_ || begin.entry >= manifest_->entries.size()) return false;
   const Answer& asked = answers_[begin.entry];
   const bool is_asked = asked.kind != Answer::Kind::nothing && asked.kind != Answer::Kind::compare_only;
   const bool goes_on = asked.kind == Answer::Kind::rest && begin.from == asked.bytes;
   constexpr auto bytes_max = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (!is_asked || (begin.from != 0 && !goes_on) || begin.from > begin.bytes || begin.bytes > bytes_max) return false;
   Coming coming{.entry = begin.entry, .bytes = begin.bytes, .time = begin.time, .at = begin.from};
-  const std::string& path = entries_[begin.entry].path;
+  const std::string& path = manifest_->entries[begin.entry].path;
   try {
     coming.part = target_->begin(path, settings_.resume && begin.bytes >= resumed_bytes_min, begin.from);
     if (begin.from != 0) {
@@ -229,9 +243,11 @@ bool Receiver::take_begin(const FileBegin& begin) {
       if (!sum) throw Error(Errc::failed, fmt::format("cannot read what is there of {}: send it again", shown(path)));
       coming.sum = std::move(*sum);
     }
+    tell(&Arrivals::begin, begin.entry, coming.part.descriptor(), begin.bytes, begin.time, begin.from);
   } catch (const Error& error) {
     coming.part = {};
     outcome_.add(error.what());
+    tell(&Arrivals::lose, begin.entry);
   }
   coming_.emplace(std::move(coming));
   return true;
@@ -242,7 +258,7 @@ bool Receiver::take_data(std::span<const std::byte> bytes) {
   if (coming_->part) {
     if (!write_at(coming_->part.descriptor(), bytes, coming_->at)) {
       const int error = errno;
-      const std::string path = shown(entries_[coming_->entry].path);
+      const std::string path = shown(manifest_->entries[coming_->entry].path);
       decline(fmt::format("cannot write {} in {}: {}; make room there, or choose another folder", path,
                           shown(target_->folder()), std::strerror(error)));
       return true;
@@ -250,6 +266,7 @@ bool Receiver::take_data(std::span<const std::byte> bytes) {
     coming_->sum.add(bytes);
   }
   coming_->at += bytes.size();
+  if (coming_->part) tell(&Arrivals::grow, coming_->at);
   return true;
 }
 
@@ -257,13 +274,14 @@ bool Receiver::take_hole(std::uint64_t bytes) {
   if (!coming_ || bytes > Hole::bytes_max || bytes > coming_->bytes - coming_->at) return false;
   coming_->at += bytes;
   if (coming_->part) coming_->sum.add_zeros(bytes);
+  if (coming_->part) tell(&Arrivals::grow, coming_->at);
   return true;
 }
 
 bool Receiver::take_end(const FileEnd& end) {
   using Verdict = FileEnd::Verdict;
   using Kind = Answer::Kind;
-  if (end.entry >= entries_.size() || (coming_ && coming_->entry != end.entry)) return false;
+  if (end.entry >= manifest_->entries.size() || (coming_ && coming_->entry != end.entry)) return false;
   Answer& asked = answers_[end.entry];
   const bool compares = asked.kind == Kind::compare || asked.kind == Kind::compare_only;
   switch (end.verdict) {
@@ -274,14 +292,17 @@ bool Receiver::take_end(const FileEnd& end) {
     case Verdict::same:
       if (coming_ || !compares) return false;
       ++outcome_.kept;
+      tell(&Arrivals::settle, end.entry, digest_of(asked.digest));
       break;
     case Verdict::differs:
       if (coming_ || asked.kind != Kind::compare_only) return false;
-      outcome_.add(target_->differs(entries_[end.entry].path));
+      outcome_.add(target_->differs(manifest_->entries[end.entry].path));
+      tell(&Arrivals::lose, end.entry);
       break;
     case Verdict::dropped:
       if (asked.kind == Kind::nothing) return false;
       if (coming_) coming_->part.spoil();
+      if (coming_) tell(&Arrivals::drop, end.entry);
       coming_.reset();
       if (asked.kind == Kind::rest) asked.kind = Kind::whole;
       return true;  // it may come again; why it does not, the sender says in the end
@@ -293,11 +314,12 @@ bool Receiver::take_end(const FileEnd& end) {
 
 void Receiver::place_coming(const FileEnd& end) {
   Coming& coming = *coming_;
-  const Entry& entry = entries_[coming.entry];
+  const Entry& entry = manifest_->entries[coming.entry];
   if (!coming.part) return;
   const comm::Digest sum = coming.sum.digest();
   if (coming.at != coming.bytes || digest_of(end.digest) != sum) {
     coming.part.spoil();
+    tell(&Arrivals::lose, coming.entry);
     return outcome_.add(fmt::format("{} came damaged: {} of {} bytes, or with another sum; send it again",
                                     shown(entry.path), coming.at, coming.bytes));
   }
@@ -307,8 +329,10 @@ void Receiver::place_coming(const FileEnd& end) {
     const bool placed =
         target_->place(std::move(coming.part), entry.path, entry.mode, coming.time, settings_.existing, sum);
     ++(placed ? outcome_.placed : outcome_.kept);
+    tell(&Arrivals::settle, coming.entry, sum);
   } catch (const Error& error) {
     outcome_.add(error.what());
+    tell(&Arrivals::lose, coming.entry);
   }
 }
 
@@ -319,8 +343,9 @@ bool Receiver::take_done(Outcome theirs) {
   outcome_.more_problems += theirs.more_problems;
   for (std::size_t i = 0; i < answers_.size() && all_well; ++i) {
     if (answers_[i].kind != Answer::Kind::nothing)
-      outcome_.add(fmt::format("{} did not come: send it again", shown(entries_[i].path)));
+      outcome_.add(fmt::format("{} did not come: send it again", shown(manifest_->entries[i].path)));
   }
+  tell(&Arrivals::end);
   finish_folders();
   finish();
   return true;
@@ -329,7 +354,7 @@ bool Receiver::take_done(Outcome theirs) {
 /// From the inside out: times change, and permissions may be lost, with what is made in them.
 void Receiver::finish_folders() {
   for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder) {
-    const Entry& entry = entries_[*folder];
+    const Entry& entry = manifest_->entries[*folder];
     try {
       target_->finish_folder(entry.path, entry.mode, entry.time);
     } catch (const Error& error) {

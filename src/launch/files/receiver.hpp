@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "comm/digest.hpp"
+#include "launch/files/arrivals.hpp"
 #include "launch/files/frames.hpp"
 #include "launch/files/manifest.hpp"
 #include "launch/files/target.hpp"
@@ -28,6 +31,8 @@ class Receiver {
     bool resume = false;
     std::string host{};  ///< This computer, as in Manifest::host.
     bool waits = false;  ///< Nothing is made or asked for before accept().
+    /// Hears of each file, and outlives the receiver. What an earlier one has brought there is not asked for again.
+    Arrivals* arrivals = nullptr;
   };
   /// Files of fewer bytes are not resumed.
   static constexpr std::uint64_t resumed_bytes_min = std::uint64_t{1} << 20;
@@ -41,8 +46,8 @@ class Receiver {
 
   /// The whole manifest has come.
   [[nodiscard]] bool offered() const noexcept { return offered_; }
-  [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
-  [[nodiscard]] const std::string& sender_host() const noexcept { return sender_host_; }
+  [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return manifest_->entries; }
+  [[nodiscard]] const std::string& sender_host() const noexcept { return manifest_->host; }
   /// Goes on, into `folder`. REQUIRES: offered(), Settings::waits.
   void accept(std::string folder);
   /// Ends it. Empty: as if all had come.
@@ -73,20 +78,23 @@ class Receiver {
 
   void answer_all();
   void make(std::uint32_t i);
-  [[nodiscard]] Answer answer_file(const Entry& entry);
+  [[nodiscard]] Answer answer_file(std::uint32_t i);
   [[nodiscard]] bool has_room();
+  template <class Function, class... Words>
+  void tell(Function function, Words&&... words) {
+    if (settings_.arrivals != nullptr) std::invoke(function, *settings_.arrivals, std::forward<Words>(words)...);
+  }
   void finish_folders();
   void finish();
 
   const Settings settings_;
   FrameReader heard_;
   wire::Bytes replies_;
-  std::string sender_host_;
-  std::vector<Entry> entries_;
+  const std::shared_ptr<Manifest> manifest_ = std::make_shared<Manifest>();  // as it has come
   std::uint64_t path_bytes_ = 0;
   std::vector<Answer> answers_;  // by entry; Kind::nothing: it does not come, or has come
   std::optional<Target> target_;
-  std::vector<std::uint32_t> folders_;  // that were made here
+  std::vector<std::uint32_t> folders_;  // that were made here, also by an earlier receiver of the same arrivals
   std::optional<Coming> coming_;
   std::uint64_t taken_ = 0;
   std::uint64_t told_ = 0;

@@ -57,42 +57,65 @@ void Sender::add_entries(wire::Bytes& to) {
 
 void Sender::add_files(wire::Bytes& to) {
   while (to.size() < chunk_bytes) {
-    if (open_) {
-      add_data(to);
-    } else if (!begin_next(to)) {
+    if (!open_ && wanted_.empty()) {
       append_frame(to, Done{outcome_});
       stage_ = Stage::done;
       return;
     }
+    if (!(open_ ? add_data(to) : begin_next(to))) return;
   }
 }
 
 bool Sender::begin_next(wire::Bytes& to) {
-  if (wanted_.empty()) return false;
+  if (settings_.arrivals != nullptr && !has_come(wanted_.front().first, wanted_.front().second)) return false;
   const auto [entry, answer] = std::move(wanted_.front());
   wanted_.pop_front();
   begin_file(to, entry, answer, 1);
   return true;
 }
 
+/// As much of a file as its beginning takes.
+bool Sender::has_come(std::uint32_t entry, const Answer& answer) {
+  using State = Arrivals::State;
+  const Arrivals::File file = settings_.arrivals->look(entry);
+  if (file.state == State::lost) give_up(fmt::format("{} did not come", shown(manifest_->entries[entry].path)));
+  if (file.state == State::coming)
+    return answer.kind == Answer::Kind::whole || (answer.kind == Answer::Kind::rest && answer.bytes <= file.ready);
+  return file.state == State::whole || file.state == State::kept;
+}
+
+/// Finds out what it is. False: errno says why.
+bool Sender::open_file(Open& open) {
+  const std::string place = manifest_->place(open.entry);
+  const auto file = settings_.arrivals == nullptr ? Arrivals::File() : settings_.arrivals->look(open.entry);
+  // A pipe may have taken the file's place, and must not hold us up.
+  open.file = settings_.arrivals == nullptr ? os::UniqueFd(::open(place.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC))
+                                            : settings_.arrivals->open(open.entry);
+  struct stat status {};
+  if (!open.file || ::fstat(open.file.get(), &status) != 0) return false;
+  if (!S_ISREG(status.st_mode)) {
+    errno = 0;
+    return false;
+  }
+  constexpr std::uint64_t block = 512;
+  const Entry& entry = manifest_->entries[open.entry];
+  open.changes = file.changes;
+  open.comes = file.state == Arrivals::State::coming;
+  open.bytes = open.comes ? file.bytes : static_cast<std::uint64_t>(status.st_size);
+  open.time = open.comes ? file.time : time_of(status);
+  open.sparse =
+      open.comes ? entry.stored < entry.bytes : static_cast<std::uint64_t>(status.st_blocks) * block < open.bytes;
+  return true;
+}
+
 void Sender::begin_file(wire::Bytes& to, std::uint32_t entry, const Answer& answer, int attempt) {
   Open open{.entry = entry, .attempt = attempt};
-  // A pipe may have taken the file's place, and must not hold us up.
-  const std::string& place = manifest_->places[entry];
-  open.file.reset(::open(place.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  struct stat status {};
-  if (!open.file || ::fstat(open.file.get(), &status) != 0) {
-    outcome_.add(fmt::format("cannot read {}: {}", place_of(entry), std::strerror(errno)));
+  if (!open_file(open)) {
+    outcome_.add(
+        errno != 0 ? fmt::format("cannot read {}: {}", place_of(entry), std::strerror(errno))
+                   : fmt::format("{} was replaced by something else while it was sent: start again", place_of(entry)));
     return append_frame(to, FileEnd{.entry = entry, .verdict = FileEnd::Verdict::dropped});
   }
-  if (!S_ISREG(status.st_mode)) {
-    outcome_.add(fmt::format("{} was replaced by something else while it was sent: start again", place_of(entry)));
-    return append_frame(to, FileEnd{.entry = entry, .verdict = FileEnd::Verdict::dropped});
-  }
-  open.bytes = static_cast<std::uint64_t>(status.st_size);
-  open.time = time_of(status);
-  constexpr std::uint64_t block = 512;
-  open.sparse = static_cast<std::uint64_t>(status.st_blocks) * block < open.bytes;
   using Kind = Answer::Kind;
   if (answer.kind == Kind::compare || answer.kind == Kind::compare_only) {
     const bool same = answer.bytes == open.bytes && has_same(open, answer);
@@ -114,43 +137,93 @@ void Sender::begin_file(wire::Bytes& to, std::uint32_t entry, const Answer& answ
   open_.emplace(std::move(open));
 }
 
+/// The sum of a file that came to this host and was verified. Null: it was not.
+const comm::Digest* Sender::known_sum(std::uint32_t entry) const {
+  return settings_.arrivals == nullptr ? nullptr : settings_.arrivals->look(entry).sum;
+}
+
 bool Sender::has_same(const Open& open, const Answer& answer) const {
-  const auto sum = sum_of(open.file.get(), open.bytes);
   const auto theirs = digest_of(answer.digest);
+  if (const comm::Digest* const known = known_sum(open.entry)) return theirs == *known;
+  const auto sum = sum_of(open.file.get(), open.bytes);
   return sum && theirs && sum->digest() == *theirs;
 }
 
-/// Adds the next data of the open file, or ends it.
-void Sender::add_data(wire::Bytes& to) {
+/// How much of the open file has come. Nothing: it ends no more, or may not end yet.
+std::optional<std::uint64_t> Sender::come_of(const Open& open) {
+  const Arrivals::File file = settings_.arrivals->look(open.entry);
+  if (file.state == Arrivals::State::lost) {
+    give_up(fmt::format("{} did not come", shown(manifest_->entries[open.entry].path)));
+    return std::nullopt;
+  }
+  if (file.state == Arrivals::State::unknown) return std::nullopt;
+  if (file.state != Arrivals::State::coming) return open.bytes;
+  if (file.ready <= open.at) return std::nullopt;  // also if all has come: it is not verified
+  return std::min(file.ready, open.bytes);
+}
+
+/// Of a file that comes: the receiver may have begun it anew where another one was cut off.
+ssize_t Sender::read_some(Open& open, std::span<std::byte> into) const {
+  ssize_t got = 0;
+  for (int attempt = 1; attempt <= 2; ++attempt) {
+    do {
+      got = ::pread(open.file.get(), into.data(), into.size(), static_cast<off_t>(open.at));
+    } while (got < 0 && errno == EINTR);
+    if (got != 0 || settings_.arrivals == nullptr) return got;
+    open.file = settings_.arrivals->open(open.entry);
+  }
+  return got;
+}
+
+/// Adds the next data of the open file, or ends it. False: nothing more of it has come yet.
+bool Sender::add_data(wire::Bytes& to) {
   Open& open = *open_;
-  if (open.at == open.bytes) return end_file(to);
-  if (open.sparse && open.at == open.data_end && add_hole(to)) return;
-  const std::uint64_t end = open.sparse ? open.data_end : open.bytes;
+  std::uint64_t come = open.bytes;
+  if (settings_.arrivals != nullptr) {
+    if (settings_.arrivals->look(open.entry).changes != open.changes) {
+      append_frame(to, FileEnd{.entry = open.entry, .verdict = FileEnd::Verdict::dropped});
+      wanted_.emplace_front(open.entry, Answer{.kind = Answer::Kind::whole});
+      open_.reset();
+      return true;
+    }
+    const auto some = come_of(open);
+    if (!some) return false;
+    come = *some;
+  }
+  if (open.at == open.bytes) {
+    end_file(to);
+    return true;
+  }
+  if (open.sparse && open.at == open.data_end && add_hole(to, come)) return true;
+  const std::uint64_t end = open.sparse ? open.data_end : come;
   const std::size_t room = to.size() < chunk_bytes ? chunk_bytes - to.size() : 0;
   const auto wanted = static_cast<std::size_t>(std::min<std::uint64_t>(std::max<std::size_t>(room, 1), end - open.at));
   const std::size_t head = to.size();
   append_head(to, FrameType::data, 0);
   const std::size_t begin = to.size();
   to.resize(begin + wanted);
-  ssize_t got = 0;
-  do {
-    got = ::pread(open.file.get(), to.data() + begin, wanted, static_cast<off_t>(open.at));
-  } while (got < 0 && errno == EINTR);
+  const ssize_t got = read_some(open, std::span(to).subspan(begin));
   if (got <= 0) {
     to.resize(head);
-    return got < 0 ? drop_file(to, fmt::format("cannot read {}: {}", place_of(open.entry), std::strerror(errno)))
-                   : end_file(to);  // it has become shorter
+    if (got < 0) {
+      drop_file(to, fmt::format("cannot read {}: {}", place_of(open.entry), std::strerror(errno)));
+    } else {
+      end_file(to);  // it has become shorter
+    }
+    return true;
   }
   to.resize(begin + static_cast<std::size_t>(got));
   const auto length = static_cast<std::uint32_t>(got);
   std::memcpy(to.data() + head, &length, sizeof length);
-  open.sum.add(std::span(to).subspan(begin));
+  if (!open.comes) open.sum.add(std::span(to).subspan(begin));
   open.at += static_cast<std::uint64_t>(got);
   open.data_end = std::max(open.data_end, open.at);
+  return true;
 }
 
-/// Finds out where the next data of a file with holes lies. True: a hole comes first, and was added.
-bool Sender::add_hole(wire::Bytes& to) {
+/// Finds out where the next data of a file with holes lies, of what has come up to `end`. True: a hole comes first, and
+/// was added.
+bool Sender::add_hole(wire::Bytes& to, std::uint64_t end) {
   Open& open = *open_;
   const int file = open.file.get();
   const off_t data = ::lseek(file, static_cast<off_t>(open.at), SEEK_DATA);
@@ -159,15 +232,15 @@ bool Sender::add_hole(wire::Bytes& to) {
     open.sparse = false;
     return false;
   }
-  const std::uint64_t next = rest_is_hole ? open.bytes : std::min(static_cast<std::uint64_t>(data), open.bytes);
+  const std::uint64_t next = rest_is_hole ? end : std::min(static_cast<std::uint64_t>(data), end);
   if (next == open.at) {
     const off_t hole = ::lseek(file, data, SEEK_HOLE);
-    open.data_end = hole <= data ? open.bytes : std::min(static_cast<std::uint64_t>(hole), open.bytes);
+    open.data_end = hole <= data ? end : std::min(static_cast<std::uint64_t>(hole), end);
     return false;
   }
   const std::uint64_t zeros = std::min(next - open.at, Hole::bytes_max);
   append_frame(to, Hole{zeros});
-  open.sum.add_zeros(zeros);
+  if (!open.comes) open.sum.add_zeros(zeros);
   open.at = open.data_end = open.at + zeros;
   return true;
 }
@@ -181,6 +254,8 @@ bool Sender::changed(const Open& open) {
 void Sender::end_file(wire::Bytes& to) {
   Open open = std::move(*open_);
   open_.reset();
+  if (const comm::Digest* const known = known_sum(open.entry); known != nullptr && open.at == open.bytes)
+    return append_frame(to, FileEnd{.entry = open.entry, .digest = {known->begin(), known->end()}});
   if (!changed(open)) {
     const comm::Digest sum = open.sum.digest();
     return append_frame(to, FileEnd{.entry = open.entry, .digest = {sum.begin(), sum.end()}});

@@ -13,6 +13,7 @@
 
 #include "base/os/descriptor.hpp"
 #include "comm/digest.hpp"
+#include "launch/files/arrivals.hpp"
 #include "launch/files/frames.hpp"
 #include "launch/files/manifest.hpp"
 
@@ -31,11 +32,15 @@ class Sender {
   struct Settings {
     std::size_t window = window_bytes;  ///< At least 4 * chunk_bytes.
     bool pushes = false;                ///< All files are sent, without asking what of them is there.
+    /// A receiver here gets the files at the same time, and they are passed on as far as they have come. The manifest
+    /// is the arrivals'. Where one of them does not come, the sender gives up.
+    const Arrivals* arrivals = nullptr;
   };
 
   Sender(std::shared_ptr<const Manifest> manifest, Settings settings);
 
-  /// The next bytes of the stream, at most chunk_bytes and a frame. Empty: none before take(), or ever.
+  /// The next bytes of the stream, at most chunk_bytes and a frame. Empty: none before take(), before more arrives, or
+  /// ever.
   [[nodiscard]] wire::Bytes next();
   /// What the receiver says. It is a stranger.
   void take(std::span<const std::byte> bytes);
@@ -55,6 +60,8 @@ class Sender {
     std::uint64_t at = 0;
     std::uint64_t data_end = 0;  ///< What lies before it is no hole.
     bool sparse = false;
+    bool comes = false;         ///< Its receiver verifies it, so that no sum is computed here.
+    std::uint32_t changes = 0;  ///< Arrivals::File
     comm::Sha256 sum{};
   };
   enum class Stage : std::uint8_t { manifest, files, done };
@@ -65,16 +72,21 @@ class Sender {
 
   void add_entries(wire::Bytes& to);
   void add_files(wire::Bytes& to);
-  /// The next file that is asked for. False: none is left.
+  /// The next file that is asked for. False: it has not come yet.
   bool begin_next(wire::Bytes& to);
+  [[nodiscard]] bool has_come(std::uint32_t entry, const Answer& answer);
+  [[nodiscard]] bool open_file(Open& open);
   void begin_file(wire::Bytes& to, std::uint32_t entry, const Answer& answer, int attempt);
   [[nodiscard]] bool has_same(const Open& open, const Answer& answer) const;
-  void add_data(wire::Bytes& to);
-  bool add_hole(wire::Bytes& to);
+  bool add_data(wire::Bytes& to);
+  [[nodiscard]] std::optional<std::uint64_t> come_of(const Open& open);
+  [[nodiscard]] ssize_t read_some(Open& open, std::span<std::byte> into) const;
+  bool add_hole(wire::Bytes& to, std::uint64_t end);
   void end_file(wire::Bytes& to);
   void drop_file(wire::Bytes& to, const std::string& why);
   [[nodiscard]] static bool changed(const Open& open);
-  [[nodiscard]] std::string place_of(std::uint32_t entry) const { return shown(manifest_->places[entry]); }
+  [[nodiscard]] const comm::Digest* known_sum(std::uint32_t entry) const;
+  [[nodiscard]] std::string place_of(std::uint32_t entry) const { return shown(manifest_->place(entry)); }
 
   const std::shared_ptr<const Manifest> manifest_;
   const Settings settings_;

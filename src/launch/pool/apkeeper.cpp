@@ -30,6 +30,7 @@
 #include "launch/cluster/speed.hpp"
 #include "launch/ctl/registry.hpp"
 #include "launch/files/manifest.hpp"
+#include "launch/pool/file_passer.hpp"
 #include "launch/pool/file_pipe.hpp"
 #include "launch/pool/keeper.hpp"
 #include "launch/pool/keeper_address.hpp"
@@ -94,21 +95,26 @@ comm::JobKey read_key(const std::string& file) {
 }
 
 /// `--receive FOLDER refuse|replace`, `--serve PATTERN`: one end of a transfer of files (apctl put, get), at the
-/// standard streams. Whatever goes wrong stands on standard error.
+/// standard streams. `--pass FOLDER refuse|replace home|here ADDRESS PORTS`: the same, and from host to host; FOLDER is
+/// relative to the user's home, or to the current folder. Whatever goes wrong stands on standard error.
 int carry_files(std::span<char* const> words) {
-  const os::Ends ends{os::UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)),
-                      os::UniqueFd(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))};
+  os::Ends ends{os::UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)),
+                os::UniqueFd(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))};
   const char* const home = std::getenv("HOME");
-  if (home != nullptr) static_cast<void>(::chdir(home));
+  const bool passes = words[1] == std::string_view("--pass") && words.size() == 7;
+  if (home != nullptr && !(passes && words[4] == std::string_view("here"))) static_cast<void>(::chdir(home));
   const std::string host = describe_this_host().host_id;
   PassedLanes lanes{os::UniqueFd(::fcntl(lanes_descriptor, F_DUPFD_CLOEXEC, 3))};
   std::vector<std::string> problems;
-  if (words[1] == std::string_view("--receive")) {
-    const bool replaces = words.size() > 3 && words[3] == std::string_view("replace");
-    files::Receiver receiver({.folder = words[2],
-                              .existing = replaces ? files::Existing::replace : files::Existing::refuse,
-                              .resume = true,
-                              .host = host});
+  const bool replaces = words.size() > 3 && words[3] == std::string_view("replace");
+  const files::Receiver::Settings settings{.folder = words[2],
+                                           .existing = replaces ? files::Existing::replace : files::Existing::refuse,
+                                           .resume = true,
+                                           .host = host};
+  if (passes) {
+    problems = FilePasser({.receiver = settings, .address = words[5], .ports = words[6]}, ends, lanes).run();
+  } else if (words[1] == std::string_view("--receive")) {
+    files::Receiver receiver(settings);
     problems = carry(receiver, ends, &lanes);
   } else {
     const std::vector<files::Source> sources = files::matches(words[2]);
@@ -165,7 +171,8 @@ void become_daemon(int kept) {
 
 int run(int argc, char** argv) {
   const std::string_view first = argc > 2 ? argv[1] : "";
-  if (first == "--receive" || first == "--serve") return carry_files({argv, static_cast<std::size_t>(argc)});
+  if (first == "--receive" || first == "--pass" || first == "--serve")
+    return carry_files({argv, static_cast<std::size_t>(argc)});
   if (first == "--speed") return tell_speed({argv, static_cast<std::size_t>(argc)});
   Asked asked = read_words(argc, argv);
   HostKeeper::Settings settings{.key = read_key(asked.key_file), .modules = modules_folder(), .idle = asked.idle};

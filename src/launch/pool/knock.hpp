@@ -27,7 +27,7 @@
 namespace aplib::launch::pool {
 
 /// Of what keepers understand. The head of a knock is the same in all versions.
-inline constexpr std::uint32_t keeper_version = 2;
+inline constexpr std::uint32_t keeper_version = 3;
 
 struct Knock {
   enum class Purpose : std::uint8_t {

@@ -25,7 +25,7 @@ from servers import namespaces  # noqa: E402
 PATIENCE = 120
 RING = Path("/run/aplib-pool-programs/ring")
 RUNTIME = Path("/run/aptest/aplib")  # what namespaces.enclose() makes XDG_RUNTIME_DIR
-KEEPER_VERSION = 2
+KEEPER_VERSION = 3
 FACTS = 2
 
 
