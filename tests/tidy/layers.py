@@ -56,6 +56,7 @@ API_ONLY = {
         "src/launch/files/manifest.hpp",
         "src/launch/files/receiver.hpp",
         "src/launch/files/sender.hpp",
+        "src/launch/pool/file_tree.hpp",
         "src/launch/pool/pool.hpp",
         "src/launch/program_path.hpp",
         "src/launch/start/launch_method.hpp",

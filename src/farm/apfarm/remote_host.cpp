@@ -6,22 +6,30 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
+#include <map>
+#include <numeric>
 #include <span>
+#include <stop_token>
 #include <string_view>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/thread.hpp"
 #include "base/text.hpp"
 #include "farm/apfarm/host_messages.hpp"
 #include "farm/apfarm/job_runner.hpp"
 #include "launch/files/manifest.hpp"
 #include "launch/files/sender.hpp"
+#include "launch/pool/file_tree.hpp"
 #include "launch/pool/pool.hpp"
 #include "launch/program_path.hpp"
 #include "launch/start/launch_method.hpp"
@@ -40,13 +48,78 @@ constexpr Time again_most = std::chrono::seconds(8);
 constexpr Time last_words_wait = std::chrono::seconds(1);
 constexpr std::size_t worker_slots_max = 1'000'000;
 
+/// Files that all hosts need, on their way from host to host (launch/pool/file_tree.hpp), by a thread of its own. Who
+/// does not get them so gets them with its worker.
+class PassedFiles {
+ public:
+  PassedFiles(const launch::pool::Pool& pool, std::vector<std::size_t> hosts,
+              std::shared_ptr<const launch::files::Manifest> manifest, const std::string& folder)
+      : pool_(pool), hosts_(std::move(hosts)) {
+    if (hosts_.empty()) return;
+    for (const std::size_t host : hosts_) states_[host].state = State::coming;
+    launch::pool::FilesToSend what{.manifest = std::move(manifest),
+                                   .folder = ".",
+                                   .existing = launch::files::Existing::replace,
+                                   .below = folder,
+                                   .complain = [](const std::string&) {},
+                                   .over = [this](std::size_t host, bool good) { end(host, good); },
+                                   .stop = stop_.get_token()};
+    thread_ = os::quiet_thread("apfarm-files", [this, what = std::move(what)] {
+      try {
+        static_cast<void>(launch::pool::send_files(pool_, hosts_, what));
+      } catch (const std::exception&) {
+      }
+      for (const std::size_t host : hosts_) end(host, false);
+    });
+  }
+  ~PassedFiles() {
+    stop_.request_stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  PassedFiles(const PassedFiles&) = delete;
+  PassedFiles& operator=(const PassedFiles&) = delete;
+
+  /// Readable when a host's files come no more; -1: they do not.
+  [[nodiscard]] int coming(std::size_t host) const {
+    const auto found = states_.find(host);
+    return found != states_.end() && found->second.state == State::coming ? found->second.event.get() : -1;
+  }
+  /// Once: a worker that is started later looks itself.
+  [[nodiscard]] bool take(std::size_t host) {
+    const auto found = states_.find(host);
+    return found != states_.end() && found->second.state.exchange(State::none) == State::there;
+  }
+
+ private:
+  enum class State : std::uint8_t { none, coming, there };
+  struct Host {
+    std::atomic<State> state = State::none;
+    os::EventFd event{};
+  };
+
+  void end(std::size_t host, bool good) {
+    Host& it = states_.at(host);
+    State coming = State::coming;
+    if (it.state.compare_exchange_strong(coming, good ? State::there : State::none)) it.event.signal();
+  }
+
+  const launch::pool::Pool pool_;
+  const std::vector<std::size_t> hosts_;
+  std::map<std::size_t, Host> states_;  // its shape does not change while the thread runs
+  std::stop_source stop_;
+  std::thread thread_;
+};
+
 class RemoteHost final : public JobHost {
  public:
-  /// `files`: none, or what all jobs need.
-  RemoteHost(launch::start::NodeStart start, BeginWork begin, std::shared_ptr<const launch::files::Manifest> files)
+  /// `files`: none, or what all jobs need; `passed`: the same, for host `number` of the pool.
+  RemoteHost(launch::start::NodeStart start, BeginWork begin, std::shared_ptr<const launch::files::Manifest> files,
+             std::shared_ptr<PassedFiles> passed, std::size_t number)
       : start_(std::move(start)),
         begin_(std::move(begin)),
         manifest_(std::move(files)),
+        passed_(std::move(passed)),
+        number_(number),
         silence_(static_cast<Time::rep>(begin_.silence)),
         method_(launch::start::make_keeper_method()) {}
 
@@ -66,13 +139,17 @@ class RemoteHost final : public JobHost {
   }
 
   void add_waits(std::vector<pollfd>& waits) const override {
-    if (!worker_) return;
+    if (!worker_) {
+      waits.push_back({passed_->coming(number_), POLLIN, 0});
+      return;
+    }
     waits.push_back({worker_->end_fd(), POLLIN, 0});
     waits.push_back({hears_ ? ends_.reader.get() : -1, POLLIN, 0});
     waits.push_back({hears_ && sent_ < out_.size() ? ends_.writer.get() : -1, POLLOUT, 0});
   }
 
   [[nodiscard]] std::optional<Time> next_time() const override {
+    if (passed_->coming(number_) >= 0) return std::nullopt;
     if (!worker_) return again_at_;
     if (unsaid_) return Time{0};
     return hears_ ? heard_ + silence_ : heard_ + last_words_wait;
@@ -80,7 +157,7 @@ class RemoteHost final : public JobHost {
 
   void work(Time now, std::span<const pollfd> waits, HostNews& news) override {
     if (!worker_) {
-      if (now >= again_at_) begin(now, news);
+      if (now >= again_at_ && passed_->coming(number_) < 0) begin(now, news);
       return;
     }
     const bool all = waits.size() < 3;
@@ -116,8 +193,9 @@ class RemoteHost final : public JobHost {
       fault_ = method_->not_executed(start_, error.what());
       return lose(now, news);
     }
+    begin_.has_files = manifest_ != nullptr && !passed_->take(number_);
     say(begin_);
-    if (manifest_) files_.emplace(manifest_, launch::files::Sender::Settings{});
+    if (begin_.has_files) files_.emplace(manifest_, launch::files::Sender::Settings{});
     speak();
   }
 
@@ -250,8 +328,10 @@ class RemoteHost final : public JobHost {
   }
 
   const launch::start::NodeStart start_;
-  const BeginWork begin_;
+  BeginWork begin_;
   const std::shared_ptr<const launch::files::Manifest> manifest_;
+  const std::shared_ptr<PassedFiles> passed_;
+  const std::size_t number_;
   const Time silence_;
   const std::unique_ptr<launch::start::LaunchMethod> method_;
   std::unique_ptr<Started> worker_;  // null: it is to be started at again_at_
@@ -290,6 +370,16 @@ std::shared_ptr<const launch::files::Manifest> manifest_of(const std::vector<std
   return manifest;
 }
 
+/// Those that have neighbours, if there is anything to pass on.
+std::vector<std::size_t> hosts_that_pass(const launch::pool::Pool& pool, bool has_files) {
+  std::vector<std::size_t> all(has_files ? pool.hosts().size() : 0);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  std::vector<std::size_t> passing;
+  for (const std::vector<std::size_t>& hosts : launch::pool::neighbours(pool, all))
+    if (hosts.size() > 1) passing.insert(passing.end(), hosts.begin(), hosts.end());
+  return passing;
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings) {
@@ -301,9 +391,10 @@ std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings
                         .shell = shell == nullptr ? "" : shell,
                         .owner = fmt::format("{}", ::getpid()),
                         .silence = static_cast<std::uint64_t>(pool.cluster().options.peer_timeout.count()),
-                        .has_files = !settings.files.empty(),
                         .cells = settings.cells};
   const auto manifest = manifest_of(settings.files);
+  const auto passed =
+      std::make_shared<PassedFiles>(pool, hosts_that_pass(pool, manifest != nullptr), manifest, settings.folder);
   std::vector<std::unique_ptr<JobHost>> hosts;
   for (std::size_t i = 0; i < pool.hosts().size(); ++i) {
     const std::filesystem::path worker = std::filesystem::path(pool.keeper_program(i, here)).replace_filename("apfarm");
@@ -312,7 +403,7 @@ std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings
                                    .command = {worker.string(), "--worker"},
                                    .input = {}};
     if (!settings.folder.empty()) start.host.folder = settings.folder;
-    hosts.push_back(std::make_unique<RemoteHost>(std::move(start), begin, manifest));
+    hosts.push_back(std::make_unique<RemoteHost>(std::move(start), begin, manifest, passed, i));
   }
   return hosts;
 }

@@ -3,7 +3,7 @@
 """Files down a tree: hosts of a pool get the same files from each other. What leaves the launcher is counted, hosts die
 in the middle, and some do not reach each other.
 
-    tree_test.py BIN [NAME]         BIN has apctl and apkeeper
+    tree_test.py BIN [NAME]         BIN has apctl, apkeeper and apfarm
     tree_test.py BIN measure 16 100 100mbit     the time for 100 MB to 1 and to 16 hosts"""
 import contextlib
 import hashlib
@@ -161,6 +161,16 @@ class Whole(TreeTest):
         done = self.lab.run("apctl", "put", self.tree, f"p:{THERE}")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.check(self.lab.hosts)
+
+    def test_what_all_jobs_need(self):
+        self.make(4)
+        name = f"{self.tree.name}/large"
+        words = ["--in", "p", "-j1", "--basefile", self.tree.name, f"sha256sum {name}; sleep 0.3", ":::"]
+        done = self.lab.run("apfarm", *words, *map(str, range(HOSTS)))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(set(done.stdout.split()), {hashlib.sha256(self.content).hexdigest(), name})
+        self.check(self.lab.hosts)
+        self.check_sent(2)
 
 
 class Death(TreeTest):
