@@ -246,6 +246,7 @@ struct Service::Impl {
   void mend(Peer peer);
   void await_mending(Peer peer, Mending& mending, const Lanes::Need& need);
   void not_mended(Peer peer, std::uint64_t number, bool hopeless, const std::string& reason);
+  void mend_later(Peer peer, Mending& mending);
   void look();
   [[nodiscard]] Introduction introduction(Peer peer, Length length) const {
     return {.secure = secure(peer),
@@ -385,7 +386,9 @@ void Service::Impl::arrived(Socket socket, const Greeting& greeting) {
 void Service::Impl::answered(Peer peer, Length length, Handshake::Result result) {
   const auto found = gatherings.find(peer);
   if (!result.stream) {
-    // They see that it has failed, too. For a long link they call again.
+    // They see that it has failed, too, and call again. By a relay both have to.
+    if (const auto mending = mendings.find(peer); mending != mendings.end() && way(peer) == Way::Kind::relay)
+      mend_later(peer, *mending->second);
     if (found == gatherings.end() || length == Length::far) return;
     gatherings.erase(found);
     return links[peer]->give_up(result.why);
@@ -644,6 +647,10 @@ void Service::Impl::not_mended(Peer peer, std::uint64_t number, bool hopeless, c
   const Lanes::Need need = links[peer]->need();
   if (!need.cut) return links[peer]->limit_streams();
   if (hopeless) return give_up(peer, why);
+  mend_later(peer, mending);
+}
+
+void Service::Impl::mend_later(Peer peer, Mending& mending) {
   mending.pause.expires_after(relay_pause);
   mending.pause.async_wait([this, peer](const error_code& error) {
     if (!error) mend(peer);
