@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Farm: many independent tasks on some workers, which are threads of this process or processes of this computer.
+// Farm: many independent tasks on some workers: threads of this process, processes of this computer, or processes on
+// the hosts of a pool.
 //
 //   aplib::farm::Farm farm;                                      // a thread for each core
 //   auto six = farm.submit([](int a, int b) { return a * b; }, 2, 3);
@@ -22,11 +23,15 @@ namespace aplib::farm {
 enum class Where : std::uint8_t {
   threads,    ///< Of this process: any callable, any argument. Nothing ends a task but itself.
   processes,  ///< Forked of this one: callables without pointers into it, arguments and results that are Sendable.
+  /// On the hosts of a pool (`apctl up`), for what can go to processes. This program file must be there, in the same
+  /// place. It runs with the same arguments until it makes its farm, and serves then, so make the farm early. What it
+  /// prints comes out of this process's standard error.
+  pool,
 };
 
 struct Options {
   Where where = Where::threads;
-  unsigned workers = 0;                                ///< 0: as many as cores may be used.
+  unsigned workers = 0;                                ///< 0: as many as cores may be used, or as the pool has.
   std::uint64_t tasks_max = 100'000;                   ///< Held at once; submit() waits while there are more.
   std::uint64_t bytes_max = std::uint64_t{256} << 20;  ///< Of arguments, in processes.
   unsigned retries = 0;                                ///< Further runs of a task that throws or takes too long.
@@ -37,6 +42,7 @@ struct Options {
   /// and runs again, takes them from there. It knows a task by its function's type and its arguments; equal tasks get
   /// results in turn. Callables, arguments and results are as for processes. Empty: none.
   std::string journal{};
+  std::string pool{};  ///< Of Where::pool: its name.
 };
 
 namespace detail {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/cpus.hpp"
+#include "farm/pool_worker.hpp"
 
 namespace aplib::farm {
 
@@ -47,6 +48,20 @@ std::uint32_t stub_count() {
 Stub stub_at(std::uint32_t number) {
   const std::lock_guard lock(stubs().mutex);
   return number < stubs().all.size() ? stubs().all[number].stub : nullptr;
+}
+
+std::uint64_t stubs_digest() {
+  constexpr std::uint64_t basis = 0xcbf29ce484222325;  // FNV-1a
+  constexpr std::uint64_t prime = 0x100000001b3;
+  std::uint64_t digest = basis;
+  const std::lock_guard lock(stubs().mutex);
+  for (const NamedStub& each : stubs().all) {
+    for (const char* c = each.name;; ++c) {
+      digest = (digest ^ static_cast<unsigned char>(*c)) * prime;
+      if (*c == '\0') break;
+    }
+  }
+  return digest;
 }
 
 namespace {
@@ -236,8 +251,11 @@ void Core::tell(EndedTasks& ended) {
 }  // namespace detail
 
 Farm::Farm(const Options& options) {
-  const unsigned workers =
-      options.workers != 0 ? options.workers : usable_cpu_count(allowed_cpus().size(), cpu_quota());
+  const bool far = options.where == Where::pool;
+  if (const auto streams = streams_of_worker(); far && streams) detail::serve_pool(streams->in, streams->out);
+  const unsigned workers = options.workers != 0 ? options.workers
+                           : far                ? cores_of_pool(options.pool)
+                                                : usable_cpu_count(allowed_cpus().size(), cpu_quota());
   core_ = options.where == Where::threads ? detail::make_thread_core(options, workers)
                                           : detail::make_process_core(options, workers);
 }

@@ -48,7 +48,10 @@ class Core : public std::enable_shared_from_this<Core> {
       : options_(options),
         workers_(workers),
         queue_(policy),
-        tally_(options.where == Where::threads ? "threads" : "processes", program_invocation_short_name) {
+        tally_(options.where == Where::threads     ? "threads"
+               : options.where == Where::processes ? "processes"
+                                                   : "pool " + options.pool,
+               program_invocation_short_name) {
     if (!options.journal.empty()) journal_.emplace(options.journal);
   }
 
@@ -122,5 +125,9 @@ extern thread_local bool is_worker;
 /// The functions of this program that tasks can name.
 [[nodiscard]] std::uint32_t stub_count();
 [[nodiscard]] Stub stub_at(std::uint32_t number);  ///< Null: there is none.
+/// Equal in two processes exactly when their numbers mean the same functions.
+[[nodiscard]] std::uint64_t stubs_digest();
+/// What a worker in a pool does until its farm is gone, and then ends the process.
+[[noreturn]] void serve_pool(int in, int out);
 
 }  // namespace aplib::farm::detail

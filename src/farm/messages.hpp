@@ -3,6 +3,7 @@
 // fields. What arrives may be anybody's.
 //
 //   farm                                  worker
+//                                    <-  WorkerHello        of one in a pool
 //     RunTask ...                    ->                  in the order in which they are to run
 //                                    <-  RunEnded ...    in the same order
 //
@@ -14,13 +15,14 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "aplib/farm_outcome.hpp"
 #include "launch/wire/fields.hpp"
 
 namespace aplib::farm {
 
-enum class MessageType : std::uint8_t { run_task = 1, run_ended, last = run_ended };
+enum class MessageType : std::uint8_t { run_task = 1, run_ended, worker_hello, last = worker_hello };
 
 struct RunTask {
   static constexpr MessageType type = MessageType::run_task;
@@ -44,6 +46,19 @@ struct RunEnded {
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.number, self.outcome, self.nanoseconds, self.result);
+  }
+};
+
+/// Whether it is of the same program.
+struct WorkerHello {
+  static constexpr MessageType type = MessageType::worker_hello;
+  std::string version{};        ///< Of APlib.
+  std::uint64_t functions = 0;  ///< A digest of their names and numbers.
+  friend bool operator==(const WorkerHello&, const WorkerHello&) = default;
+
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.version, self.functions);
   }
 };
 

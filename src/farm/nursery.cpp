@@ -40,16 +40,16 @@ bool send(int socket, Word word, int descriptor = -1) {
                           std::span(&descriptor, descriptor >= 0 ? std::size_t{1} : 0));
 }
 
-[[noreturn]] void become_worker(pid_t nursery, int channel, void (*serve)(int)) {
+[[noreturn]] void become_worker(pid_t nursery, int channel, const Nursery::Serve& serve, unsigned number) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() == nursery) serve(channel);
+  if (::getppid() == nursery) serve(channel, number);
   std::fflush(nullptr);
   ::_exit(0);
 }
 
 /// One worker. Returns its number, or the negative errno.
-std::int64_t make_worker(int socket, void (*serve)(int), os::UniqueFd& theirs) {
+std::int64_t make_worker(int socket, const Nursery::Serve& serve, unsigned number, os::UniqueFd& theirs) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return -errno;
   theirs.reset(ends[0]);
@@ -60,7 +60,7 @@ std::int64_t make_worker(int socket, void (*serve)(int), os::UniqueFd& theirs) {
   if (child == 0) {
     ::close(socket);
     theirs.reset();
-    become_worker(nursery, own.get(), serve);
+    become_worker(nursery, own.get(), serve, number);
   }
   ::setpgid(child, child);  // whoever comes first
   return child;
@@ -79,15 +79,16 @@ int end_worker(pid_t worker) {
   return status;
 }
 
-[[noreturn]] void live(int socket, void (*serve)(int)) {
+[[noreturn]] void live(int socket, const Nursery::Serve& serve) {
   ::setpgid(0, 0);  // Ctrl-C is the program's affair
   ::prctl(PR_SET_NAME, "aplib-nursery");
   std::set<pid_t> workers;
+  unsigned made = 0;
   for (Word word{}; receive(socket, word);) {
     os::UniqueFd channel;
     std::int64_t answer = 0;
     if (word.value == 0) {
-      answer = make_worker(socket, serve, channel);
+      answer = make_worker(socket, serve, made++, channel);
       if (answer > 0) workers.insert(static_cast<pid_t>(answer));
     } else if (workers.erase(static_cast<pid_t>(word.value)) != 0) {
       answer = end_worker(static_cast<pid_t>(word.value));
@@ -100,7 +101,7 @@ int end_worker(pid_t worker) {
 
 }  // namespace
 
-Nursery::Nursery(void (*serve)(int channel)) {
+Nursery::Nursery(const Serve& serve) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) os::refuse_descriptor("a farm");
   socket_.reset(ends[0]);

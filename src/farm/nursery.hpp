@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 
 #include "base/os/descriptor.hpp"
@@ -14,8 +15,11 @@ namespace aplib::farm {
 /// Thread safety: none.
 class Nursery {
  public:
-  /// Forks. `serve` is what workers do with their end of a channel; they end when it returns. Throws Error(exhausted).
-  explicit Nursery(void (*serve)(int channel));
+  /// What workers do with their end of a channel; they end when it returns. `number`: 0, 1, ...
+  using Serve = std::function<void(int channel, unsigned number)>;
+
+  /// Forks. Throws Error(exhausted).
+  explicit Nursery(const Serve& serve);
   /// Kills all workers.
   ~Nursery();
   Nursery(const Nursery&) = delete;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Tasks in other processes. One thread, the dispatcher, speaks to all of them: it hands out what the queue gives, and
-// reads results. A worker that dies is replaced.
+// Tasks in other processes, here or on the hosts of a pool. One thread, the dispatcher, speaks to all of them: it
+// hands out what the queue gives, and reads results. A worker that dies is replaced. One in a pool gets tasks once it
+// has said that it is of the same program; one that cannot be started costs no task.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -14,12 +15,15 @@
 #include <thread>
 #include <utility>
 
+#include "aplib/version.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/os/local_socket.hpp"
+#include "base/os/thread.hpp"
 #include "base/os/time.hpp"
 #include "farm/core.hpp"
 #include "farm/messages.hpp"
 #include "farm/nursery.hpp"
+#include "farm/pool_worker.hpp"
 
 namespace aplib::farm::detail {
 namespace {
@@ -30,6 +34,11 @@ constexpr Time results_kept = std::chrono::milliseconds(1);
 constexpr Time useless_run = std::chrono::milliseconds(100);
 /// Without room for a process, the dispatcher tries again after that.
 constexpr Time make_again = std::chrono::milliseconds(100);
+/// In a pool it does so more and more seldom, while none begins.
+constexpr Time make_again_max = std::chrono::seconds(8);
+/// So long a farm waits for workers of a pool, when it has none left, and when it never had one.
+constexpr Time without_workers = std::chrono::seconds(60);
+constexpr Time without_first_worker = std::chrono::seconds(5);
 
 Time steady_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
@@ -56,16 +65,17 @@ void run_task(const RunTask& task, Bytes& out) {
   append_message(out, ended);
 }
 
-/// What a worker does until its farm is gone.
-void serve(int channel) {
+WorkerHello own_hello() { return {.version = version, .functions = stubs_digest()}; }
+
+/// What a worker does until its farm is gone. `out`: what it says first.
+void serve(WorkerStreams channel, Bytes out) {
   is_worker = true;
   MessageStream stream;
-  Bytes out;
   Bytes bytes(std::size_t{256} << 10);
   Time sent = steady_now();
   const auto flush = [&] {
     std::fflush(nullptr);
-    const bool good = os::send_all(channel, out);
+    const bool good = os::write_all(channel.out, {reinterpret_cast<const char*>(out.data()), out.size()});
     out.clear();
     sent = steady_now();
     return good;
@@ -76,7 +86,7 @@ void serve(int channel) {
       if (steady_now() - sent >= results_kept && !flush()) return;
     }
     if (stream.bad() || (!out.empty() && !flush())) return;
-    const ssize_t count = ::recv(channel, bytes.data(), bytes.size(), 0);
+    const ssize_t count = ::read(channel.in, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return;
     stream.add(std::span(bytes).first(static_cast<std::size_t>(count)));
@@ -101,13 +111,21 @@ class ProcessCore final : public Core {
               .crash_limit = options.crash_limit,
               .copies = options.copies},
              workers),
-        nursery_(std::in_place, &serve),
+        far_(options.where == Where::pool),
+        nursery_(std::in_place, starter(options)),
         functions_(stub_count()) {
     for (unsigned i = 0; i < workers; ++i) add_worker();
     dispatcher_ = std::thread([this] { dispatch(); });
   }
 
  private:
+  static Nursery::Serve starter(const Options& options) {
+    if (options.where != Where::pool) return [](int channel, unsigned) { serve({channel, channel}, {}); };
+    return [program = PoolProgram::of_this_process(options.pool)](int channel, unsigned number) {
+      program.run(number, channel);
+    };
+  }
+
   void prepare(TaskState& task) override {
     encode(task, "to another process", "use Where::threads");
     if (task.function >= functions_) {
@@ -125,15 +143,22 @@ class ProcessCore final : public Core {
     event_.signal();
     dispatcher_.join();
     for (auto& [number, worker] : crew_) static_cast<void>(nursery_->end(worker.child.process));
+    for (Worker& worker : starting_) static_cast<void>(nursery_->end(worker.child.process));
     crew_.clear();
+    starting_.clear();
     nursery_.reset();
   }
 
   void add_worker() {
-    Nursery::Child child = nursery_->make();
+    Worker worker{.child = nursery_->make()};
+    if (far_) {
+      starting_.push_back(std::move(worker));
+      return;
+    }
     const std::lock_guard lock(mutex_);
-    crew_[queue_.join()] = Worker{.child = std::move(child)};
+    crew_[queue_.join()] = std::move(worker);
   }
+  [[nodiscard]] bool lacks_workers() const { return crew_.size() + starting_.size() < workers_; }
 
   void dispatch() {
     EndedTasks ended;
@@ -178,7 +203,7 @@ class ProcessCore final : public Core {
       if (worker.useless_until != Time::max()) until = std::min(until.value_or(Time::max()), worker.useless_until);
       if (worker.lost) until = time;
     }
-    if (crew_.size() < workers_) until = std::min(until.value_or(Time::max()), time + make_again);
+    if (lacks_workers()) until = std::min(until.value_or(Time::max()), std::max(time, start_after_) + make_again);
     return until;
   }
 
@@ -222,6 +247,7 @@ class ProcessCore final : public Core {
       const short wanted = worker.out.empty() ? POLLIN : POLLIN | POLLOUT;
       polled_.push_back({worker.child.channel.get(), wanted, 0});
     }
+    for (const Worker& worker : starting_) polled_.push_back({worker.child.channel.get(), POLLIN, 0});
     const timespec left = os::timespec_of(until.value_or(Time{0}) - now());
     if (::ppoll(polled_.data(), polled_.size(), until ? &left : nullptr, nullptr) < 0)
       for (pollfd& each : polled_) each.revents = 0;
@@ -233,19 +259,44 @@ class ProcessCore final : public Core {
   void receive(EndedTasks& ended) {
     std::size_t place = 1;
     for (auto& [number, worker] : crew_) {
-      if ((polled_[place++].revents & (POLLIN | POLLHUP | POLLERR)) == 0) continue;
-      const ssize_t count = ::recv(worker.child.channel.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-      if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (count <= 0) {
-        worker.lost = true;
-        continue;
-      }
-      worker.in.add(std::span(buffer_).first(static_cast<std::size_t>(count)));
+      if (!read(worker, polled_[place++])) continue;
       const std::lock_guard lock(mutex_);
       while (const auto report = worker.in.next<RunEnded>()) note(number, *report, ended);
       worker.lost = worker.lost || worker.in.bad();
       act(ended, "");
     }
+    for (Worker& worker : starting_)
+      if (read(worker, polled_[place++])) meet(worker, ended);
+    std::erase_if(starting_, [](const Worker& worker) { return !worker.child.channel; });
+  }
+
+  /// False: nothing has come.
+  bool read(Worker& worker, const pollfd& polled) {
+    if ((polled.revents & (POLLIN | POLLHUP | POLLERR)) == 0) return false;
+    const ssize_t count = ::recv(worker.child.channel.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) return false;
+    worker.lost = count <= 0;
+    if (!worker.lost) worker.in.add(std::span(buffer_).first(static_cast<std::size_t>(count)));
+    return !worker.lost;
+  }
+
+  /// One that begins, in a pool. If it is what it should be, it is of the crew from here on.
+  void meet(Worker& worker, EndedTasks& ended) {
+    const auto hello = worker.in.next<WorkerHello>();
+    worker.lost = worker.in.bad();
+    if (!hello) return;
+    if (*hello != own_hello()) {
+      worker.lost = true;
+      return give_up(fmt::format("a host of pool {} has another build of {} (with APlib {}; here it is {}): bring it "
+                                 "there with apctl put",
+                                 options_.pool, program_invocation_name, hello->version, version),
+                     ended);
+    }
+    alone_since_.reset();
+    failed_starts_ = 0;
+    has_begun_ = true;
+    const std::lock_guard lock(mutex_);
+    crew_[queue_.join()] = std::move(worker);
   }
 
   /// The lock is held.
@@ -276,7 +327,8 @@ class ProcessCore final : public Core {
       each = crew_.erase(each);
       act(ended, why);
     }
-    while (crew_.size() < workers_) {
+    if (far_) replace_unstarted(ended);
+    while (lacks_workers() && now() >= start_after_) {
       try {
         add_worker();
       } catch (const Error& error) {
@@ -284,6 +336,26 @@ class ProcessCore final : public Core {
         return;
       }
     }
+  }
+
+  /// Those of a pool that have not begun.
+  void replace_unstarted(EndedTasks& ended) {
+    std::string why;
+    for (Worker& worker : starting_)
+      if (worker.lost) why = nursery_->end(worker.child.process);
+    std::erase_if(starting_, [](const Worker& worker) { return worker.lost; });
+    if (!why.empty()) {
+      constexpr unsigned doublings_max = 7;
+      const Time pause = make_again * (1U << std::min(failed_starts_++, doublings_max));
+      start_after_ = now() + std::min(pause, make_again_max);
+      last_why_ = std::move(why);
+    }
+    if (!crew_.empty() || failed_starts_ == 0) return;
+    if (!alone_since_) alone_since_ = now();
+    if (now() - *alone_since_ < (has_begun_ ? without_workers : without_first_worker)) return;
+    give_up(fmt::format("no worker begins in pool {}: apctl exec {}, and has said why on the standard error",
+                        options_.pool, last_why_),
+            ended);
   }
 
   /// There are no workers, and none can be made: what waits would wait for ever.
@@ -295,10 +367,17 @@ class ProcessCore final : public Core {
     }
   }
 
+  const bool far_;
   std::optional<Nursery> nursery_;
   const std::uint32_t functions_;
   os::EventFd event_;
-  std::map<WorkerNumber, Worker> crew_;  // the dispatcher's
+  std::map<WorkerNumber, Worker> crew_;  // the dispatcher's, as all to polled_
+  std::vector<Worker> starting_;         // of a pool: they have not said what they are
+  Time start_after_{0};
+  unsigned failed_starts_ = 0;  // one after the other
+  bool has_begun_ = false;      // some worker of a pool
+  std::optional<Time> alone_since_;
+  std::string last_why_;
   std::vector<pollfd> polled_;
   Bytes buffer_ = Bytes(std::size_t{256} << 10);
   bool asleep_ = false;  // guarded by mutex_
@@ -306,6 +385,20 @@ class ProcessCore final : public Core {
 };
 
 }  // namespace
+
+void serve_pool(int in, int out) {
+  // A task that hangs, or takes long, does not outlive its farm.
+  os::quiet_thread("aplib-farm", [in] {
+    pollfd closed{.fd = in, .events = POLLRDHUP, .revents = 0};
+    while (::poll(&closed, 1, -1) < 0 && errno == EINTR) {
+    }
+    ::_exit(1);
+  }).detach();
+  Bytes hello;
+  append_message(hello, own_hello());
+  serve({in, out}, std::move(hello));
+  ::_exit(0);
+}
 
 std::shared_ptr<Core> make_process_core(const Options& options, unsigned workers) {
   return std::make_shared<ProcessCore>(options, workers);

@@ -246,6 +246,66 @@ class Deaths(PoolFarmTest):
         self.assertEqual(errors.count("the way to its keeper is closed"), 3, errors)
 
 
+class Callables(PoolFarmTest):
+    """Farms of aplib/farm.hpp."""
+
+    PROGRAM = driver.BIN / "farm-pool-program"
+
+    def begin(self, *words, **more):
+        environment = dict(os.environ, PATH=f"{driver.BIN}:{os.environ['PATH']}", **more)
+        made = subprocess.Popen([self.PROGRAM, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, env=environment, cwd=self.folder.path)
+        self.addCleanup(made.communicate)
+        self.addCleanup(made.kill)
+        return made
+
+    def end(self, made, status=0):
+        out, errors = made.communicate(timeout=PATIENCE)
+        self.assertEqual(made.returncode, status, (out, errors))
+        self.assertTrue(namespaces.wait_until(lambda: not with_words(str(self.PROGRAM)), PATIENCE),
+                        namespaces.processes())
+        return out.splitlines(), errors.splitlines()
+
+    def far_workers(self):
+        return [pid for pid in with_words(str(self.PROGRAM)) if parent_of(pid) == "apkeeper"]
+
+    def test_results_and_output(self):
+        out, errors = self.end(self.begin("p", 6, "squares"))
+        self.assertEqual(out, ["main", "6 workers", "332833500", "1 processes, 0 of them this one"])
+        self.assertEqual((errors.count("main"), set(errors)), (6, {"main", "printed in a task"}))
+        self.assertGreaterEqual(errors.count("printed in a task"), 40)  # idle workers run the last ones, too
+
+    def test_a_task_that_kills_its_workers(self):
+        out, _ = self.end(self.begin("p", 3, "deaths"))
+        self.assertEqual(out, ["main", "3 workers", "332833500", "given up: 1"])
+
+    def test_a_task_that_hangs_ends_with_its_time_or_its_farm(self):
+        out, _ = self.end(self.begin("p", 3, "hang"))
+        self.assertEqual(out, ["main", "3 workers", "ran too long: 1", "332833500"])
+
+    def test_workers_and_keepers_that_are_killed(self):
+        made = self.begin("p", 6, "slow")
+        self.assertEqual([made.stdout.readline() for _ in range(3)], ["main\n", "6 workers\n", "begun\n"])
+        for pid in with_words("apkeeper", f"{self.folder.path}/b/")[:1]:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self.far_workers()[:3]:
+            os.kill(pid, signal.SIGKILL)
+        self.assertEqual(self.end(made)[0], ["19900"])
+
+    def test_as_many_as_the_pool_has_cores(self):
+        cores = len(os.sched_getaffinity(0))
+        self.assertEqual(self.end(self.begin("p", 0, "squares"))[0][1], f"{3 * cores} workers")
+
+    def test_what_is_wrong_is_said(self):
+        _, errors = self.end(self.begin("p", 2, "squares", OTHER_BUILD="1"), status=1)
+        self.assertRegex(errors[-1], "^refused: a host of pool p has another build of .*: bring it there with apctl")
+        _, errors = self.end(self.begin("nowhere", 2, "squares"), status=1)
+        self.assertIn("nowhere", errors[0])
+        self.assertRegex(errors[-1], "^refused: no worker begins in pool nowhere: apctl exec ended with status 2, and")
+        _, errors = self.end(self.begin("nowhere", 0, "squares"), status=1)
+        self.assertRegex(errors[-1], "^refused: farm: apctl hosts 'nowhere' --json shows no host, ")
+
+
 if __name__ == "__main__":
     if namespaces.hindrance() is None:
         namespaces.enclose()
