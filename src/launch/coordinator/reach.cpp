@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Addresses of the launcher and of nodes.
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <optional>
@@ -23,24 +20,9 @@ bool is_loopback(const std::string& address) { return address.starts_with("127."
 /// The name of a host for the system's resolver: without a user.
 std::string plain_name(const std::string& name) { return name.substr(name.rfind('@') + 1); }
 
-std::vector<std::string> resolve(const std::string& name) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  std::vector<std::string> addresses;
-  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return addresses;
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    char text[NI_MAXHOST];
-    if (::getnameinfo(each->ai_addr, each->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
-      addresses.emplace_back(text);
-  }
-  ::freeaddrinfo(found);
-  return addresses;
-}
-
 /// This host's address on the route to that host. Nothing if the name is unknown here, or if there is no route.
 std::optional<std::string> local_address_to(const cluster::ClusterHost& host) {
-  return wire::local_address_towards(resolve(plain_name(host.address.empty() ? host.name : host.address)));
+  return wire::local_address_towards(wire::look_up(plain_name(host.address.empty() ? host.name : host.address)));
 }
 
 void add(std::vector<std::string>& addresses, const std::string& address) {

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "base/text.hpp"
 #include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
+#include "launch/wire/endpoint.hpp"
 
 namespace aplib::launch::pool {
 
@@ -115,9 +117,9 @@ std::string batch_script(const BatchPlan& plan) {
     // The first host is the one on which the script runs.
     work = fmt::format(
         "{{\n"
-        "  number=0\n"
+        "  number=0 clean=\"env -u XDG_RUNTIME_DIR -u SSH_CONNECTION\"\n"
         "  for name in $names; do\n"
-        "    if [ $number = 0 ]; then start=; else start=\"qrsh -inherit $name\"; fi\n"
+        "    if [ $number = 0 ]; then start=; else start=\"qrsh -inherit $name $clean\"; fi\n"
         "    {{ $start {}; }} < key &\n"
         "    number=$((number + 1))\n"
         "  done\n"
@@ -298,6 +300,27 @@ void BatchJob::begin_here() const {
     for (const std::string_view line : lines_of(all)) words.emplace_back(line);
     throw Error(Errc::failed, fmt::format("{}: no keeper has started{}", text(), start::quoted(words)));
   }
+}
+
+std::vector<std::string> BatchJob::addresses(const std::vector<std::string>& names) const {
+  std::vector<std::string> addresses(names.size());
+  const start::CommandEnd end = start::run_command(
+      {"sinfo", "--noheader", "--Node", "--format=%N %o", fmt::format("--nodes={}", fmt::join(names, ","))},
+      command_patience);
+  for (std::string_view line : lines_of(end.output)) {
+    const auto at = std::ranges::find(names, take_word(line));
+    if (at == names.end()) continue;
+    std::string& address = addresses[static_cast<std::size_t>(at - names.begin())];
+    const std::vector<std::string> found = wire::look_up(std::string(take_word(line)));
+    if (address.empty() && !found.empty()) address = found.front();
+  }
+  return addresses;
+}
+
+std::vector<std::string> BatchJob::command_on(const std::string& host, const std::string& script) const {
+  return {"srun",      "--quiet",      "--jobid=" + number, "--nodelist=" + host, "--nodes=1",    "--ntasks=1",
+          "--overlap", "--overcommit", "--cpu-bind=none",   "--mpi=none",         "--unbuffered", "sh",
+          "-c",        script};
 }
 
 std::string BatchJob::cancel() const {

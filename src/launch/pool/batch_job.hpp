@@ -72,6 +72,12 @@ struct BatchJob {
   /// Starts the script inside of the job in which this process is, and waits until each keeper stands or has failed.
   /// Throws Error(failed) where none stands.
   void begin_here() const;
+  // Of Slurm alone:
+  /// At which it reaches these hosts. Empty: unknown. Throws Error.
+  [[nodiscard]] std::vector<std::string> addresses(const std::vector<std::string>& names) const;
+  /// What runs a script for sh on a host of the job, with the command's own standard streams.
+  [[nodiscard]] std::vector<std::string> command_on(const std::string& host, const std::string& script) const;
+
   /// Ends a job that was submitted. Returns "", or what went wrong.
   [[nodiscard]] std::string cancel() const;
 };

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <sstream>
@@ -18,7 +20,9 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
+#include "base/os/descriptor.hpp"
 #include "launch/program_path.hpp"
+#include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/start/ssh_master.hpp"
 #include "launch/start/starter.hpp"
@@ -33,6 +37,7 @@ namespace fs = std::filesystem;
 using cluster::LaunchKind;
 
 constexpr auto check_patience = 5s;  // for a standing keeper's answer
+constexpr auto tool_patience = 20s;  // for what makes a key
 constexpr std::string_view reached_mark = "aplib-keeper reached ";
 
 /// The folder of this program.
@@ -68,8 +73,11 @@ struct Starts {
   }
 };
 
-/// Starts keepers on these hosts, by ssh or here. ssh stays connected.
-void start_keepers(const Pool& pool, const std::vector<std::size_t>& which, Starts& starts) {
+using SshOptions = std::function<std::vector<std::string>(std::size_t host)>;
+
+/// Starts keepers on these hosts, by ssh with these options, or here. ssh stays connected.
+void start_keepers(const Pool& pool, const std::vector<std::size_t>& which, Starts& starts,
+                   const SshOptions& options = {}) {
   const std::string folder = programs_folder();
   const auto idle = std::chrono::duration_cast<std::chrono::seconds>(pool.cluster().keeper_idle);
   std::vector<start::NodeStart> nodes;
@@ -79,7 +87,8 @@ void start_keepers(const Pool& pool, const std::vector<std::size_t>& which, Star
     node.host = pool.hosts()[i].host;
     node.host.folder.clear();
     if (node.host.launch == LaunchKind::ssh) {
-      const std::vector<std::string> master = start::SshMaster::options(pool.control(i));
+      std::vector<std::string> master = start::SshMaster::options(pool.control(i));
+      if (options) std::ranges::move(options(i), std::back_inserter(master));
       node.host.ssh_options.insert(node.host.ssh_options.begin(), master.begin(), master.end());
       node.leaves_some = true;  // ssh itself leaves our group, but not the one by which it goes through a gateway
     } else {
@@ -114,6 +123,50 @@ void start_keepers(const Pool& pool, const std::vector<std::size_t>& which, Star
   starter->start(std::move(nodes), std::move(events));
   std::unique_lock lock(starts.mutex);
   starts.changed.wait(lock, [&] { return starts.over == count; });
+}
+
+/// Hosts of a job of Slurm's to which nobody may log in: srun carries ssh's connection to an sshd of this user's own,
+/// which knows one key. Who is at the other end of the connection, Slurm has seen to.
+void start_by_srun(const Pool& pool, Starts& starts) {
+  const std::string key = fs::path(pool.way(0).socket).parent_path() / "ssh_key";
+  std::vector<std::size_t> which;
+  std::vector<std::string> names;
+  for (const auto& [i, problem] : starts.problems) {
+    which.push_back(i);
+    names.push_back(pool.hosts()[i].name);
+  }
+  const auto run = [](const std::vector<std::string>& command) {
+    const start::CommandEnd end = start::run_command(command, tool_patience);
+    if (!end.is_well()) throw Error(Errc::failed, end.words(command[0]));
+  };
+  if (::access(key.c_str(), R_OK) != 0) run({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key});
+  std::string public_key = os::read_file(key + ".pub").value_or("");
+  if (public_key.ends_with('\n')) public_key.pop_back();
+  const std::string script = fmt::format(
+      "d=$(mktemp -d) && trap 'rm -r \"$d\"' EXIT && trap exit HUP INT TERM && "
+      "ssh-keygen -q -t ed25519 -N '' -f \"$d/host\" && echo {} > \"$d/user\" && PATH=$PATH:/usr/sbin:/sbin && "
+      "\"$(command -v sshd)\" -i -f /dev/null -o HostKey=\"$d/host\" -o AuthorizedKeysFile=\"$d/user\" "
+      "-o StrictModes=no -o UsePAM=no -o LogLevel=ERROR",
+      start::shell_quote(public_key));
+  const auto options = [&](std::size_t i) {
+    const std::string proxy = start::shell_command(pool.job()->command_on(pool.hosts()[i].name, script));
+    return std::vector<std::string>{"-o", "ProxyCommand=" + proxy,        "-o", "IdentityFile=" + key,
+                                    "-o", "IdentitiesOnly=yes",           "-o", "StrictHostKeyChecking=no",
+                                    "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"};
+  };
+  Starts by_srun;
+  start_keepers(pool, which, by_srun, options);
+  const std::vector<std::string> addresses = pool.job()->addresses(names);
+  for (std::size_t at = 0; at < which.size(); ++at) {
+    const auto i = static_cast<std::uint32_t>(which[at]);
+    if (const auto problem = by_srun.problems.find(i); problem != by_srun.problems.end()) {
+      starts.problems[i] += fmt::format("; and with srun as the way: {}", problem->second);
+      continue;
+    }
+    starts.problems.erase(i);
+    starts.sockets[i] = by_srun.sockets[i];
+    starts.reached[i] = addresses[at];
+  }
 }
 
 /// Leads the way of host `i` to the socket of its keeper there. Returns a problem or "".
@@ -178,6 +231,13 @@ Repair repair(const Pool& pool) {
   }
   Starts starts;
   if (!startable.empty()) start_keepers(pool, startable, starts);
+  if (!starts.problems.empty() && pool.job() && pool.job()->system == BatchSystem::slurm) {
+    try {
+      start_by_srun(pool, starts);
+    } catch (const Error& error) {
+      for (auto& [i, problem] : starts.problems) problem += fmt::format("; and with srun as the way: {}", error.what());
+    }
+  }
   for (const auto& [i, problem] : starts.problems) done.problems[i] = problem;
   for (const auto& [i, remote] : starts.sockets)
     if (const std::string problem = open_way(pool, i, remote); !problem.empty()) done.problems[i] = message(i, problem);

@@ -3,6 +3,8 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <charconv>
@@ -37,6 +39,21 @@ bool is_numeric_address(const std::string& address) {
   in6_addr six{};
   const std::string plain = address.substr(0, address.find('%'));
   return ::inet_pton(AF_INET, address.c_str(), &four) == 1 || ::inet_pton(AF_INET6, plain.c_str(), &six) == 1;
+}
+
+std::vector<std::string> look_up(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  std::vector<std::string> addresses;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    char text[NI_MAXHOST];
+    if (::getnameinfo(each->ai_addr, each->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0)
+      addresses.emplace_back(text);
+  }
+  ::freeaddrinfo(found);
+  return addresses;
 }
 
 std::optional<std::string> local_address_towards(const std::vector<std::string>& addresses) {

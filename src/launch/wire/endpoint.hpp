@@ -26,6 +26,8 @@ struct Endpoint {
 [[nodiscard]] std::string endpoint_text(std::string_view address, std::uint16_t port);
 /// Whether it is a number, such as "10.0.0.1" or "fe80::1", and not a name to look up.
 [[nodiscard]] bool is_numeric_address(const std::string& address);
+/// The addresses that a name has here; none: it is unknown. Of an address, itself.
+[[nodiscard]] std::vector<std::string> look_up(const std::string& name);
 /// This host's address on the way to the first of these addresses to which there is one; nothing: to none. Sends
 /// nothing.
 [[nodiscard]] std::optional<std::string> local_address_towards(const std::vector<std::string>& addresses);

@@ -58,9 +58,9 @@ cd /shared/lab-0123 || exit 1
 if [ -r "$PE_HOSTFILE" ]; then names=$(cut -d ' ' -f 1 "$PE_HOSTFILE" | uniq); else names=$(hostname); fi
 echo $names | tr ' ' , > hosts
 {
-  number=0
+  number=0 clean="env -u XDG_RUNTIME_DIR -u SSH_CONNECTION"
   for name in $names; do
-    if [ $number = 0 ]; then start=; else start="qrsh -inherit $name"; fi
+    if [ $number = 0 ]; then start=; else start="qrsh -inherit $name $clean"; fi
     { $start '/o'\''x/apkeeper' --idle 60 --step 0123-$number; echo "aplib-keeper ended $number" >&2; } < key &
     number=$((number + 1))
   done

@@ -31,7 +31,7 @@ class BatchTest(pool_test.PoolTest):
         config = sshd.folder.path / "ssh_config"
         names = "".join(f"Host {host.name}\n  HostName {host.address}\n" for host in hosts)
         config.write_text(names + config.read_text())
-        return f'[machine]\nssh-options = ["-F", "{config}"]\ncells = 4\n'
+        return f'[machine]\nssh-options = ["-F", "{config}"]\ncells = 4\nspeed = 1\n'
 
     def command(self, *words):
         given = [f"{name}={value}" for name, value in self.environment.items()]
@@ -141,6 +141,14 @@ class BySlurm(BatchTest):
         self.check_refused("q", r"Slurm has ended \(CANCELLED")
         self.run_it("apctl", "down", "q")
         self.assertFalse(folder.exists())
+
+    def test_without_ssh_servers(self):
+        _, folder = self.submit("q", "[machine]\ncells = 4\nspeed = 1\n", "=slurm", "--nodes=2")
+        self.assertTrue(namespaces.wait_until(lambda: (folder / "hosts").exists() and
+                                              (folder / "hosts").read_text().count("stands") == 2, PATIENCE))
+        self.check_hosts("q", ["n1", "n2"])
+        self.run_it("apctl", "down", "q")
+        self.check_no_keeper()
 
     def test_down_ends_the_job(self):
         number, folder = self.submit("q", self.machine, "=slurm", "--nodes=1")
