@@ -25,7 +25,8 @@ from sites import Wan  # noqa: E402
 RATE = "1Gb/s"
 MIB = 1 << 20
 SECONDS_MAX = 900  # of one command
-WARM_BYTES = 24 * MIB  # a transfer of so many opens all ways of ssh that a pool has
+WAYS_BYTES = 100_000_000  # a transfer of so many opens all ways of ssh that a pool may have
+IDLE_SECONDS = 1  # after which a connection begins slowly again
 HELLO = '#include <stdio.h>\nint main(void) { puts("hello"); return 0; }\n'
 
 
@@ -51,7 +52,7 @@ class Internet:
         self.programs = build.resolve() / "bin"
         self.desk = None
         self.round_trip_ms = None
-        self.pool_stands = False
+        self.pool_stands = self.ways_stand = False
 
     def at(self, round_trip_ms):
         """From now on, packets between any two take that time there and back."""
@@ -83,7 +84,6 @@ class Internet:
         if pool and not self.pool_stands:
             self.seconds("apctl", "up", "-f", self.folder / "p.toml")
             self.pool_stands = True
-            self.transfer("put", WARM_BYTES, self.by_apctl)
         own = self.programs / program
         command = [own if own.exists() else program, *words]
         begun = time.monotonic()
@@ -94,7 +94,7 @@ class Internet:
 
     def end_pool(self):
         if self.pool_stands:
-            self.pool_stands = False
+            self.pool_stands = self.ways_stand = False
             with contextlib.suppress(sources.Unusable):  # what of it stands no more is no matter
                 self.seconds("apctl", "down", "p")
 
@@ -130,6 +130,11 @@ class Internet:
         return self.carried(self.file(size), lambda source, folder: by(way, source, folder))
 
     def by_apctl(self, way, source, folder):
+        if not self.ways_stand:
+            self.ways_stand = True
+            for first in ("put", "get"):
+                self.transfer(first, WAYS_BYTES, self.by_apctl)
+            time.sleep(IDLE_SECONDS)
         words = [source, f"p:{self.host}:{folder}"] if way == "put" else [f"p:{self.host}:{source}", folder]
         return self.seconds("apctl", way, *words, pool=True)
 

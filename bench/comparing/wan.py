@@ -39,9 +39,9 @@ peers. It needs root.
   Otherwise it is open, and the table says between which values the median lies. A run that leaves more than
   {open_max} % of its targets open, in which others used more than {busy_max} % of the machine, or of fewer than
   {rounds_min} rounds, is not published.
-- Files go between a desk and a host, in memory: by `apctl put` and `get` in a pool that stands, with the further ways
-  of ssh that its first large transfer opens, and by `scp`, `rsync` and `tar`, each of which logs in by ssh first. MB
-  are 1,000,000 bytes, which nothing compresses. A time is that of the command.
+- Files go between a desk and a host, in memory: by `apctl put` and `get` in a pool that stands, idle, with the further
+  ways of ssh that its first large transfers open, and by `scp`, `rsync` and `tar`, each of which logs in by ssh first.
+  MB are 1,000,000 bytes, which nothing compresses. A time is that of the command.
 - Messages go from process to process by APlib's module tcp, with proof of the key and without encryption, until the
   last one is acknowledged; iperf3 sends as many bytes by {connections} connections.
 - "Hello" is `aprun --in` of a program that prints a line on each of two hosts of the pool, the median of {runs} runs.
