@@ -41,7 +41,6 @@
 #include "launch/node/node.hpp"
 #include "launch/output.hpp"
 #include "launch/pool/pool.hpp"
-#include "launch/pool/reach.hpp"
 #include "launch/program_path.hpp"
 #include "launch/program_run.hpp"
 #include "launch/report.hpp"

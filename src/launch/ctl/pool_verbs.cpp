@@ -27,7 +27,6 @@
 #include "launch/pool/file_tree.hpp"
 #include "launch/pool/on_hosts.hpp"
 #include "launch/pool/pool.hpp"
-#include "launch/pool/reach.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/terminal.hpp"
 #include "launch/this_host.hpp"

@@ -3,7 +3,9 @@
 // all that is known of it: a copy of the cluster file, the key, and the ways to the keepers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,7 +35,7 @@ class Pool {
  public:
   /// Throws Error(bad_option) if there is none of that name; says which there are.
   [[nodiscard]] static Pool open(const std::string& name);
-  /// The same, for who uses its hosts (reach.hpp). Of a job of a batch system, leads the ways to those that have come.
+  /// The same, for who uses its hosts. Of a job of a batch system, leads the ways to those that have come.
   /// Throws Error(failed) where none has, or the job is over.
   [[nodiscard]] static Pool reach(const std::string& name);
   /// Makes one, with a new key, that no host has heard of yet. `text` is the cluster file's and `file` its path. Throws
@@ -114,5 +116,22 @@ class Pool {
   std::optional<BatchJob> job_;
   std::vector<PoolHost> hosts_;
 };
+
+struct Repair {
+  std::size_t missing = 0;                        ///< Hosts that were not within reach before.
+  std::map<std::size_t, std::string> problems{};  ///< Whole messages, by host of those that are not now.
+};
+/// Starts keepers where none stands, and leads the ways to them. Blocks. Throws Error.
+[[nodiscard]] Repair repair(const Pool& pool);
+
+/// Throws Error(failed) where the pool has a job that does not run, which says whether it waits, or has ended.
+void check_job(const Pool& pool);
+
+/// Why a host is not within reach; "": it is.
+[[nodiscard]] std::string problem_of(const FactsAnswer& answer);
+
+/// As Pool::Known has it.
+[[nodiscard]] std::int64_t now_in_seconds();
+void note(Pool::Known& known, const HostFacts& facts);
 
 }  // namespace aplib::launch::pool

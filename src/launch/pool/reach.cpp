@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "launch/pool/reach.hpp"
+// Brings the hosts of a pool within reach: starts keepers where none stands, and leads the ways to them.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,6 +21,8 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/os/descriptor.hpp"
+#include "launch/pool/keeper_address.hpp"
+#include "launch/pool/pool.hpp"
 #include "launch/program_path.hpp"
 #include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
@@ -125,15 +127,61 @@ void start_keepers(const Pool& pool, const std::vector<std::size_t>& which, Star
   starts.changed.wait(lock, [&] { return starts.over == count; });
 }
 
-/// Hosts of a job of Slurm's to which nobody may log in: srun carries ssh's connection to an sshd of this user's own,
-/// which knows one key. Who is at the other end of the connection, Slurm has seen to.
-void start_by_srun(const Pool& pool, Starts& starts) {
+/// Leads the way of host `i` to the socket of its keeper there. Returns a problem or "".
+std::string open_way(const Pool& pool, std::size_t i, const std::string& remote) {
+  const cluster::ClusterHost& host = pool.hosts()[i].host;
+  const std::string local = pool.way(i).socket;
+  ::unlink(local.c_str());
+  if (host.launch == LaunchKind::local) {
+    std::error_code error;
+    fs::create_symlink(remote, local, error);
+    return error ? fmt::format("cannot make {}: {}", local, error.message()) : "";
+  }
+  const std::string problem = start::SshMaster(host, pool.control(i)).forward(local, remote);
+  return problem.empty() ? ""
+                         : fmt::format(
+                               "ssh forwards no socket to it: {}; does sshd there allow it "
+                               "(AllowStreamLocalForwarding)?",
+                               problem);
+}
+
+std::string message(const Pool& pool, std::size_t i, const std::string& problem) {
+  return fmt::format("host '{}': {}", pool.hosts()[i].name, problem);
+}
+
+/// Starts keepers on these hosts, and leads the ways to them. Returns whole messages, by host of those that are not
+/// within reach then.
+std::map<std::size_t, std::string> lead(const Pool& pool, const std::vector<std::size_t>& which,
+                                        std::vector<Pool::Known>& known, const SshOptions& options = {}) {
+  if (which.empty()) return {};
+  Starts starts;
+  start_keepers(pool, which, starts, options);
+  std::map<std::size_t, std::string> problems(starts.problems.begin(), starts.problems.end());
+  for (const auto& [i, remote] : starts.sockets)
+    if (const std::string problem = open_way(pool, i, remote); !problem.empty())
+      problems[i] = message(pool, i, problem);
+  for (const auto& [i, address] : starts.reached) known[i].reached = address;
+  std::vector<KeeperAddress> ways;
+  for (const std::size_t i : which) ways.push_back(pool.way(i));
+  const auto answers = facts_of(ways, check_patience);
+  for (std::size_t at = 0; at < which.size(); ++at) {
+    if (answers[at].facts) note(known[which[at]], *answers[at].facts);
+    const std::string problem = problem_of(answers[at]);
+    if (!problem.empty()) problems.try_emplace(which[at], message(pool, which[at], problem));
+  }
+  return problems;
+}
+
+/// Hosts of a job of Slurm's to whose keepers ssh does not lead, as where nobody may log in: srun carries ssh's
+/// connection to an sshd of this user's own, which knows one key. Who is at the other end, Slurm has seen to.
+void lead_by_srun(const Pool& pool, std::map<std::size_t, std::string>& problems, std::vector<Pool::Known>& known) {
   const std::string key = fs::path(pool.way(0).socket).parent_path() / "ssh_key";
   std::vector<std::size_t> which;
   std::vector<std::string> names;
-  for (const auto& [i, problem] : starts.problems) {
+  for (const auto& [i, problem] : problems) {
     which.push_back(i);
     names.push_back(pool.hosts()[i].name);
+    pool.end_masters(i);
   }
   const auto run = [](const std::vector<std::string>& command) {
     const start::CommandEnd end = start::run_command(command, tool_patience);
@@ -154,37 +202,17 @@ void start_by_srun(const Pool& pool, Starts& starts) {
                                     "-o", "IdentitiesOnly=yes",           "-o", "StrictHostKeyChecking=no",
                                     "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"};
   };
-  Starts by_srun;
-  start_keepers(pool, which, by_srun, options);
+  const std::map<std::size_t, std::string> left = lead(pool, which, known, options);
   const std::vector<std::string> addresses = pool.job()->addresses(names);
   for (std::size_t at = 0; at < which.size(); ++at) {
-    const auto i = static_cast<std::uint32_t>(which[at]);
-    if (const auto problem = by_srun.problems.find(i); problem != by_srun.problems.end()) {
-      starts.problems[i] += fmt::format("; and with srun as the way: {}", problem->second);
-      continue;
+    const std::size_t i = which[at];
+    if (left.contains(i)) {
+      problems[i] += fmt::format("; and with srun as the way: {}", left.at(i));
+    } else {
+      problems.erase(i);
+      known[i].reached = addresses[at];
     }
-    starts.problems.erase(i);
-    starts.sockets[i] = by_srun.sockets[i];
-    starts.reached[i] = addresses[at];
   }
-}
-
-/// Leads the way of host `i` to the socket of its keeper there. Returns a problem or "".
-std::string open_way(const Pool& pool, std::size_t i, const std::string& remote) {
-  const cluster::ClusterHost& host = pool.hosts()[i].host;
-  const std::string local = pool.way(i).socket;
-  ::unlink(local.c_str());
-  if (host.launch == LaunchKind::local) {
-    std::error_code error;
-    fs::create_symlink(remote, local, error);
-    return error ? fmt::format("cannot make {}: {}", local, error.message()) : "";
-  }
-  const std::string problem = start::SshMaster(host, pool.control(i)).forward(local, remote);
-  return problem.empty() ? ""
-                         : fmt::format(
-                               "ssh forwards no socket to it: {}; does sshd there allow it "
-                               "(AllowStreamLocalForwarding)?",
-                               problem);
 }
 
 }  // namespace
@@ -206,51 +234,35 @@ std::string problem_of(const FactsAnswer& answer) {
 }
 
 Repair repair(const Pool& pool) {
-  const auto message = [&](std::size_t i, const std::string& problem) {
-    return fmt::format("host '{}': {}", pool.hosts()[i].name, problem);
-  };
-  const std::vector<KeeperAddress> ways = pool.ways();
-  std::vector<std::size_t> missing;
-  {
-    const auto answers = facts_of(ways, check_patience);
-    for (std::size_t i = 0; i < answers.size(); ++i)
-      if (!problem_of(answers[i]).empty()) missing.push_back(i);
-  }
-  Repair done{.missing = missing.size()};
-  if (missing.empty()) return done;
+  std::vector<Pool::Known> known = pool.known();
+  const auto answers = facts_of(pool.ways(), check_patience);
   std::vector<std::size_t> startable;
-  for (const std::size_t i : missing) {
+  Repair done;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].facts) note(known[i], *answers[i].facts);
+    if (problem_of(answers[i]).empty()) continue;
+    ++done.missing;
     // A master that does not answer would hold up whoever asks it.
     pool.end_masters(i);
     if (!pool.job() || !pool.hosts()[i].host.standing_keeper.empty()) {
       startable.push_back(i);
     } else {
-      done.problems[i] = message(i, fmt::format("no keeper stands there: {} starts each once, and {} may say more",
-                                                pool.job()->text(), pool.job()->file("output")));
+      done.problems[i] = message(pool, i,
+                                 fmt::format("no keeper stands there: {} starts each once, and {} may say more",
+                                             pool.job()->text(), pool.job()->file("output")));
     }
   }
-  Starts starts;
-  if (!startable.empty()) start_keepers(pool, startable, starts);
-  if (!starts.problems.empty() && pool.job() && pool.job()->system == BatchSystem::slurm) {
+  if (done.missing == 0) return done;
+  std::map<std::size_t, std::string> problems = lead(pool, startable, known);
+  if (!problems.empty() && pool.job() && pool.job()->system == BatchSystem::slurm) {
     try {
-      start_by_srun(pool, starts);
+      lead_by_srun(pool, problems, known);
     } catch (const Error& error) {
-      for (auto& [i, problem] : starts.problems) problem += fmt::format("; and with srun as the way: {}", error.what());
+      for (auto& [i, problem] : problems) problem += fmt::format("; and with srun as the way: {}", error.what());
     }
   }
-  for (const auto& [i, problem] : starts.problems) done.problems[i] = problem;
-  for (const auto& [i, remote] : starts.sockets)
-    if (const std::string problem = open_way(pool, i, remote); !problem.empty()) done.problems[i] = message(i, problem);
-  const auto answers = facts_of(ways, check_patience);
-  std::vector<Pool::Known> known = pool.known();
-  for (std::size_t i = 0; i < answers.size(); ++i)
-    if (answers[i].facts) note(known[i], *answers[i].facts);
-  for (const auto& [i, address] : starts.reached) known[i].reached = address;
+  done.problems.merge(problems);
   pool.keep(known);
-  for (const std::size_t i : missing) {
-    const std::string problem = problem_of(answers[i]);
-    if (!problem.empty()) done.problems.try_emplace(i, message(i, problem));
-  }
   return done;
 }
 

@@ -24,9 +24,9 @@ class BatchTest(pool_test.PoolTest):
         super().setUp()
         self.environment = {}
 
-    def lead_to(self, hosts):
+    def lead_to(self, hosts, more=""):
         """ssh servers on the hosts. Returns a cluster file's [machine] that leads to them by their names."""
-        sshd = servers.Sshd("MaxStartups 100", hosts=hosts)
+        sshd = servers.Sshd(f"MaxStartups 100\n{more}", hosts=hosts)
         self.addCleanup(sshd.close)
         config = sshd.folder.path / "ssh_config"
         names = "".join(f"Host {host.name}\n  HostName {host.address}\n" for host in hosts)
@@ -82,8 +82,7 @@ class BySlurm(BatchTest):
 
     def setUp(self):
         super().setUp()
-        *nodes, self.desk = self.slurm.network.hosts
-        self.machine = self.lead_to(nodes)
+        *self.nodes, self.desk = self.slurm.network.hosts
 
     def allocate(self, hosts):
         """Has an allocation, in which this test's commands run, until its input is closed."""
@@ -99,7 +98,7 @@ class BySlurm(BatchTest):
         self.environment = {}
 
     def test_in_an_allocation(self):
-        file = self.folder.write("p.toml", self.machine + 'launch = "slurm"\n')
+        file = self.folder.write("p.toml", self.lead_to(self.nodes) + 'launch = "slurm"\n')
         self.assertRegex(self.run_it("apctl", "up", "-f", file, status=2).stderr,
                          "works inside a Slurm allocation only: ")
         allocation = self.allocate(2)
@@ -120,7 +119,7 @@ class BySlurm(BatchTest):
     def test_submitted(self):
         all_hosts = self.allocate(3)
         self.environment = {}
-        number, folder = self.submit("q", self.machine + "need = 1\n", "", "--nodes=2", "--time=10")
+        number, folder = self.submit("q", self.lead_to(self.nodes) + "need = 1\n", "", "--nodes=2", "--time=10")
         self.assertEqual((folder / "key").stat().st_mode & 0o777, 0o600)
         self.check_refused("q", r"Slurm still waits for its hosts \(PENDING.*\): ")
         self.release(all_hosts)
@@ -142,8 +141,9 @@ class BySlurm(BatchTest):
         self.run_it("apctl", "down", "q")
         self.assertFalse(folder.exists())
 
-    def test_without_ssh_servers(self):
-        _, folder = self.submit("q", "[machine]\ncells = 4\nspeed = 1\n", "=slurm", "--nodes=2")
+    def test_without_ways_by_ssh_alone(self):
+        machine = self.lead_to(self.nodes[:1], "AllowStreamLocalForwarding no")  # and no server on the second host
+        _, folder = self.submit("q", machine, "=slurm", "--nodes=2")
         self.assertTrue(namespaces.wait_until(lambda: (folder / "hosts").exists() and
                                               (folder / "hosts").read_text().count("stands") == 2, PATIENCE))
         self.check_hosts("q", ["n1", "n2"])
@@ -151,7 +151,7 @@ class BySlurm(BatchTest):
         self.check_no_keeper()
 
     def test_down_ends_the_job(self):
-        number, folder = self.submit("q", self.machine, "=slurm", "--nodes=1")
+        number, folder = self.submit("q", "", "=slurm", "--nodes=1")
         self.assertTrue(namespaces.wait_until(lambda: processes("apkeeper"), PATIENCE))
         self.run_it("apctl", "down", "q")
         self.check_no_keeper()
