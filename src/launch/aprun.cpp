@@ -40,6 +40,7 @@
 #include "launch/net/net.hpp"
 #include "launch/node/node.hpp"
 #include "launch/output.hpp"
+#include "launch/pool/file_tree.hpp"
 #include "launch/pool/pool.hpp"
 #include "launch/program_path.hpp"
 #include "launch/program_run.hpp"
@@ -590,6 +591,45 @@ std::vector<std::optional<wire::Hello>> foretold_by(const pool::Pool& pool, cons
   return foretold;
 }
 
+/// Large files go from host to host (pool/file_tree.hpp) before the nodes start. Whoever does not get them so, or is
+/// alone, gets them with its node, which also says why not.
+void pass_files_on(const pool::Pool& pool, coordinator::Job& job) {
+  constexpr std::uint64_t bytes_min = std::uint64_t{4} << 20;  // fewer come sooner with the nodes
+  const std::vector<cluster::ClusterHost>& processes = job.cluster.hosts;
+  const std::vector<pool::KeeperAddress> ways = pool.ways();
+  for (coordinator::SentFiles& sent : job.sent) {
+    std::uint64_t bytes = 0;
+    for (const files::Entry& entry : sent.manifest->entries) bytes += entry.stored;
+    std::vector<std::size_t> wanting;
+    for (std::size_t host = 0; bytes >= bytes_min && host < ways.size(); ++host) {
+      for (std::size_t i = 0; i < processes.size(); ++i) {
+        if (!sent.hosts[i] || processes[i].keeper != ways[host].socket) continue;
+        wanting.push_back(host);
+        break;
+      }
+    }
+    std::vector<std::size_t> passing;
+    for (const std::vector<std::size_t>& some : pool::neighbours(pool, wanting))
+      if (some.size() > 1) passing.insert(passing.end(), some.begin(), some.end());
+    if (passing.empty()) continue;
+    std::mutex mutex;
+    const auto end = [&](std::size_t host, bool good) {
+      const std::lock_guard lock(mutex);
+      for (std::size_t i = 0; good && i < processes.size(); ++i) {
+        const bool is_there = processes[i].keeper == ways[host].socket;
+        if (is_there && processes[i].folder == pool.hosts()[host].host.folder) sent.hosts[i] = false;
+      }
+    };
+    static_cast<void>(pool::send_files(pool, passing,
+                                       {.manifest = sent.manifest,
+                                        .folder = ".",
+                                        .existing = sent.replace ? files::Existing::replace : files::Existing::refuse,
+                                        .below = "",
+                                        .complain = [](const std::string&) {},
+                                        .over = end}));
+  }
+}
+
 int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   std::optional<pool::Pool> pool;
   if (!line.pool.empty()) pool = pool::Pool::reach(line.pool);
@@ -602,6 +642,7 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   apply_command_line(line, cluster);
   coordinator::Job job = make_job(line, cluster);
   if (pool) job.foretold = foretold_by(*pool, job.cluster);
+  if (pool && !job.dry_run) pass_files_on(*pool, job);
   OutputPlan plan = line.output;
   plan.tags = cluster.options.tag_output;
   plan.sole = cluster.grid && cluster.grid->count() == 1;

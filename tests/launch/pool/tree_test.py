@@ -3,7 +3,7 @@
 """Files down a tree: hosts of a pool get the same files from each other. What leaves the launcher is counted, hosts die
 in the middle, and some do not reach each other.
 
-    tree_test.py BIN [NAME]         BIN has apctl, apkeeper and apfarm
+    tree_test.py BIN [NAME]         BIN has aprun, apctl, apkeeper and apfarm
     tree_test.py BIN measure 16 100 100mbit     the time for 100 MB to 1 and to 16 hosts"""
 import contextlib
 import hashlib
@@ -61,7 +61,7 @@ class Lab:
         self.sshd = servers.Sshd("MaxStartups 100", hosts=self.hosts)
         text = f'[machine]\nssh-options = ["-F", "{self.sshd.folder.path}/ssh_config"]\n'
         for host in self.hosts:
-            text += f'[[host]]\nname = "{host.name}"\nssh = "{host.address}"\nfolder = "{THERE}"\n'
+            text += f'[[host]]\nname = "{host.name}"\nssh = "{host.address}"\nfolder = "{THERE}"\ncells = 1\n'
         done = self.run("apctl", "up", "-f", self.folder.write("p.toml", text))
         if done.stdout != f"pool p: {count} hosts stand ready\n":
             raise RuntimeError(done.stdout + done.stderr)
@@ -171,6 +171,21 @@ class Whole(TreeTest):
         self.assertEqual(set(done.stdout.split()), {hashlib.sha256(self.content).hexdigest(), name})
         self.check(self.lab.hosts)
         self.check_sent(2)
+
+
+    def test_what_programs_need(self):
+        self.make(6)
+        words = ["--send", self.tree.name, "--processes", "sha256sum", f"{self.tree.name}/large"]
+        done = self.lab.run("aprun", "--in", "p", *words)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout.count(hashlib.sha256(self.content).hexdigest()), HOSTS)
+        self.check(self.lab.hosts)
+        self.check_sent(2)
+        # What is there and differs is named as ever.
+        self.path(self.lab.hosts[2], "large").write_bytes(b"other")
+        done = self.lab.run("aprun", "--in", "p", *words)
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, r"^aprun: ws3 .*/large is there and differs.*\n$")
 
 
 class Death(TreeTest):
