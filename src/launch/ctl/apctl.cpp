@@ -24,7 +24,6 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/text.hpp"
-#include "launch/ctl/exec_verb.hpp"
 #include "launch/ctl/pool_verbs.hpp"
 #include "launch/ctl/registry.hpp"
 #include "launch/ctl/status.hpp"

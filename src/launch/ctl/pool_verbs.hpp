@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The verbs of apctl for pools: hosts that stand ready, and files to and from them. docs/pool.md says what they do.
+// The verbs of apctl for pools: hosts that stand ready, files to and from them, and programs there. docs/pool.md says
+// what they do.
 #pragma once
 
 #include <string>
@@ -29,5 +30,9 @@ struct UpRequest {
 [[nodiscard]] int put_files(std::vector<std::string> words, files::Existing existing);
 /// `words`: POOL[:HOST]:PATTERN..., and a folder of this computer last.
 [[nodiscard]] int get_files(std::vector<std::string> words);
+
+/// `words`: POOL or POOL:HOST, the program, and its arguments. Without a host, `number` says which one, in turn.
+/// Returns the program's status, 128 + number after a signal. Throws Error.
+[[nodiscard]] int exec_in_pool(const std::vector<std::string>& words, unsigned number);
 
 }  // namespace aplib::launch::ctl
