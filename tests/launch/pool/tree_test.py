@@ -117,6 +117,15 @@ class TreeTest(unittest.TestCase):
     def path(self, host, name=""):
         return host.path(f"{self.tree.name}/{name}")
 
+    def come(self, host):
+        """Bytes of the large file that a host has."""
+        for name in ("large", ".large.aplib-part"):
+            try:
+                return self.path(host, name).stat().st_size
+            except FileNotFoundError:
+                pass
+        return 0
+
     def check(self, hosts):
         for host in hosts:
             self.assertEqual(self.path(host, "large").read_bytes(), self.content, host.name)
@@ -173,6 +182,21 @@ class Whole(TreeTest):
         self.check_sent(2)
 
 
+    def test_what_all_jobs_need_is_interrupted(self):
+        self.make(20)
+        made = self.lab.start("apfarm", "--in", "p", "-j1", "--basefile", self.tree.name, "echo", ":::", "1")
+        self.addCleanup(made.kill)
+        self.assertTrue(namespaces.wait_until(lambda: any(map(self.come, self.lab.hosts)), PATIENCE))
+        made.send_signal(signal.SIGINT)
+        out, _ = made.communicate(timeout=PATIENCE)
+        self.assertEqual((made.returncode, out), (130, ""))
+
+        def left():
+            return [line for line in namespaces.processes().values() if " --pass " in line]
+
+        self.assertTrue(namespaces.wait_until(lambda: not left(), PATIENCE), left())
+        self.assertFalse([host.name for host in self.lab.hosts if self.path(host, "large").exists()])
+
     def test_what_programs_need(self):
         self.make(6)
         words = ["--send", self.tree.name, "--processes", "sha256sum", f"{self.tree.name}/large"]
@@ -189,15 +213,6 @@ class Whole(TreeTest):
 
 
 class Death(TreeTest):
-    def come(self, host):
-        """Bytes of the large file that a host has."""
-        for name in ("large", ".large.aplib-part"):
-            try:
-                return self.path(host, name).stat().st_size
-            except FileNotFoundError:
-                pass
-        return 0
-
     def listening(self, host):
         """The ports at which others are answered: not sshd's."""
         with host.host.inside():
