@@ -543,8 +543,8 @@ cluster::Cluster hosts_of_pool(const pool::Pool& pool) {
   cluster::Cluster cluster = pool.standing_cluster();
   const std::size_t all = cluster.hosts.size();
   if (cluster.need > all) {
-    throw Error(Errc::bad_option, fmt::format("{}: [machine]: need = {}: pool {} has {} hosts", cluster.file,
-                                              cluster.need, pool.name(), all));
+    throw Error(Errc::bad_option, fmt::format("{}: [machine]: need = {}: pool {} has only {} hosts; write at most that",
+                                              cluster.file, cluster.need, pool.name(), all));
   }
   if (cluster.need == 0 || cluster.need == all) return cluster;
   const auto answers = pool::facts_of(pool.ways(), cluster.options.peer_timeout);

@@ -341,6 +341,11 @@ class Here(PoolTest):
         self.assertGreaterEqual(later["speed_age_s"], measured["speed_age_s"])
         self.assertRegex(self.run_it("apctl", "hosts", "p").stdout, r"(?s)SPEED.*\d \(\d+ s ago\)")
 
+    def test_more_hosts_are_needed_than_there_are(self):
+        self.up("[machine]\nneed = 3\n")
+        self.assertRegex(self.run_it("aprun", "--in", "p", RING, status=2).stderr,
+                         r"^aprun: /.*/p.toml: \[machine\]: need = 3: pool p has only 2 hosts; write at most that\n$")
+
     def test_net(self):
         self.up()
         self.run_it("apctl", "net", "p", "--seconds", "0.1", "--json", "net.json")
