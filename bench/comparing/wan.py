@@ -46,7 +46,7 @@ peers. It needs root.
   last one is acknowledged; iperf3 sends as many bytes by {connections} connections.
 - "Hello" is `aprun --in` of a program that prints a line on each of two hosts of the pool, the median of {runs} runs.
   ssh beside it is `ssh host true`, which logs in.
-- Relays join two processes of one host, without delay, a stream of 8 B there and back or one way: `bench/relay/compare`.
+- Relays join two processes of one host, without delay (`bench/relay/compare`).
 """
 
 
