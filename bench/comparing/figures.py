@@ -15,8 +15,10 @@ PEER_TITLES = {
     "scp": "scp",
     "rsync": "rsync",
     "tar": "tar through ssh",
+    "gridftp": "globus-url-copy",
     "iperf3": "iperf3",
     "ssh": "ssh",
+    "globusrun": "globusrun",
     "socat": "socat",
 }
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from . import sources
+from . import globus, sources
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "launch" / "start"))
@@ -53,6 +53,7 @@ class Internet:
         self.desk = None
         self.round_trip_ms = None
         self.pool_stands = self.ways_stand = False
+        self.grid = globus.Grid(self)
 
     def at(self, round_trip_ms):
         """From now on, packets between any two take that time there and back."""
@@ -79,7 +80,7 @@ class Internet:
         sources.run([self.programs / "apcc", folder.write("hello.c", HELLO), "-o", self.folder / "hello"])
         self.desk = desk
 
-    def seconds(self, program, *words, pool=False):
+    def seconds(self, program, *words, pool=False, environment=None):
         """How long the command takes at the desk. One of APlib's is a program of the build, and may need a pool."""
         if pool and not self.pool_stands:
             self.seconds("apctl", "up", "-f", self.folder / "p.toml")
@@ -87,10 +88,15 @@ class Internet:
         own = self.programs / program
         command = [own if own.exists() else program, *words]
         begun = time.monotonic()
-        sources.run(
-            self.desk.command(command), name=program, seconds=SECONDS_MAX, cwd=self.folder, stdin=subprocess.DEVNULL
-        )
+        sources.run(self.desk.command(command), name=program, seconds=SECONDS_MAX, cwd=self.folder, env=environment,
+                    stdin=subprocess.DEVNULL)  # fmt: skip
         return time.monotonic() - begun
+
+    def together(self, commands, environment):
+        """What commands print that run at the desk at the same time."""
+        with contextlib.ExitStack() as ends:
+            runs = [ends.enter_context(started(self.desk, words, environment)) for words in commands]
+            return [finished(run) for run in runs]
 
     def end_pool(self):
         if self.pool_stands:
@@ -195,9 +201,9 @@ def contents(path):
 
 
 @contextlib.contextmanager
-def started(host, words):
+def started(host, words, environment=None):
     """A process on the host that does not outlive the block."""
-    process = host.popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    process = host.popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     try:
         yield process
     finally:

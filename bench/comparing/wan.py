@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 
-from . import figures, internet, markdown, noise, page, sources
+from . import figures, globus, internet, markdown, noise, page, sources
 from .figures import MIB, Figure, Goal, pick
 
 MB = 1_000_000
@@ -22,7 +22,9 @@ IPERF3_CONNECTIONS = 8
 HELLO_TRIPS = 4
 HELLO_RUNS = 9
 LOGINS = 3
+GRID_RUNS = 3  # the first starts job managers
 FILES, FILE_BYTES, FILES_DELAY = 2000, 20_000, 100
+VERSION_OPTIONS = {"ssh": "-V", "scp": "-V", "socat": "-V", "globusrun": "-version", "globus-url-copy": "-version"}
 PROGRAMS = ["apbench", "apcc", "aprun", "apctl", "apkeeper", "aprelay", "bench-relay", "comm_tcp_wan_peer", "wan"]
 
 METHOD = """\
@@ -42,10 +44,13 @@ peers. It needs root.
 - Files go between a desk and a host, in memory: by `apctl put` and `get` in a pool that stands, idle, with the further
   ways of ssh that its first large transfers open, and by `scp`, `rsync` and `tar`, each of which logs in by ssh first.
   MB are 1,000,000 bytes, which nothing compresses. A time is that of the command.
+- `globus-url-copy` copies from and to a GridFTP server that stands, with that `-p` of {parallel} which is the fastest
+  when a field is first tried. It proves who is there, and does not encrypt files.
 - Messages go from process to process by APlib's module tcp, with proof of the key and without encryption, until the
   last one is acknowledged; iperf3 sends as many bytes by {connections} connections.
 - "Hello" is `aprun --in` of a program that prints a line on each of two hosts of the pool, the median of {runs} runs.
-  ssh beside it is `ssh host true`, which logs in.
+  ssh beside it is `ssh host true`, which logs in. `globusrun -o` beside it is one job on each host, both at the same
+  time, by fork job managers that stand.
 - Relays join two processes of one host, without delay (`bench/relay/compare`).
 """
 
@@ -73,14 +78,16 @@ class Far(sources.Source):
 
     parts = {"wan"}
     tools = {}
+    remedy = "run scripts/peers, or apt-get install"
 
     def __init__(self, net, fields):
         super().__init__()
         self.net, self.fields = net, fields
         self.fault = internet.hindrance() or ""
-        for tool, package in self.tools.items():
-            if not self.fault and shutil.which(tool) is None:
-                self.fault = f"{tool} is not installed; run scripts/peers, or apt-get install {package}"
+        missing = [tool for tool in self.tools if shutil.which(tool) is None]
+        if missing and not self.fault:
+            verb, packages = "is" if len(missing) == 1 else "are", [self.tools[tool] for tool in missing]
+            self.fault = f"{', '.join(missing)} {verb} not installed; {self.remedy} {' '.join(packages)}"
 
     def turn(self, kind, bench, delay, size, unit, measure):
         """`measure` returns the value."""
@@ -119,8 +126,8 @@ class Far(sources.Source):
 
     def version(self):
         tool = next(iter(self.tools))
-        option = "-V" if tool in ("ssh", "scp", "socat") else "--version"
-        done = subprocess.run([tool.replace("scp", "ssh"), option], capture_output=True, text=True, check=False)
+        command = [tool.replace("scp", "ssh"), VERSION_OPTIONS.get(tool, "--version")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         found = re.search(r"\d+\.\d[\w.]*", done.stdout + done.stderr)
         return found.group() if found else "unknown"
 
@@ -209,7 +216,27 @@ class Socat(Far):
         yield from self.relay("socat")
 
 
-PEERS = {peer.name: peer for peer in (Scp, Rsync, Tar, Iperf3, Ssh, Socat)}
+class UrlCopy(Far):
+    name = "gridftp"
+    title = "globus-url-copy"
+    tools = globus.FILE_TOOLS
+    remedy = "apt-get install --no-install-recommends"  # scripts/peers leaves the servers of grids alone
+
+    def turns(self, round_number):
+        yield from self.files(self.net.grid.by_url_copy)
+
+
+class Globusrun(Far):
+    name = "globusrun"
+    title = "globusrun"
+    tools = globus.JOB_TOOLS
+    remedy = UrlCopy.remedy
+
+    def turns(self, round_number):
+        yield from self.hellos(self.net.grid.hello, GRID_RUNS)
+
+
+PEERS = {peer.name: peer for peer in (Scp, Rsync, Tar, UrlCopy, Iperf3, Ssh, Globusrun, Socat)}
 
 
 def figure(name, unit, bench, delay, size=0, goals=(), higher_is_better=False):
@@ -272,9 +299,10 @@ def hellos(fields):
     for delay in fields.hello_delays:
         if delay == 0:
             yield Figure("hellos on two hosts a second, without delay", "/s", a_second("aplib"), a_second,
-                         goals=[Goal(30)], higher_is_better=True)  # fmt: skip
+                         goals=[Goal(30), Goal(10, "globusrun")], higher_is_better=True)  # fmt: skip
         else:
-            yield figure(f"hello on two hosts at {case(delay)}", "s", "hello", delay)
+            goals = [Goal(0.1, "globusrun")]
+            yield figure(f"hello on two hosts at {case(delay)}", "s", "hello", delay, goals=goals)
             yield Figure(f"hello at {case(delay)}, beyond {HELLO_TRIPS} round trips", "ms", beyond_round_trips(delay),
                          goals=[Goal(30)])  # fmt: skip
 
@@ -323,7 +351,7 @@ def between(values, unit):
 def write(folder, rows, run, facts):
     lines = page.markdown_lines(rows)
     method = METHOD.format(congestion=facts["congestion_control"], connections=IPERF3_CONNECTIONS, runs=HELLO_RUNS,
-                           **noise.limits())  # fmt: skip
+                           parallel=", ".join(map(str, globus.PARALLEL)), **noise.limits())  # fmt: skip
     parts = [
         "<!-- SPDX-License-Identifier: MIT -->\n# Performance over long ways\n",
         f"{facts['date']}, {facts['rounds']} rounds: {page.count(lines)}.\n",

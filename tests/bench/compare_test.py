@@ -19,6 +19,7 @@ from comparing import (
     building,
     fabric,
     figures,
+    globus,
     internet,
     link,
     machine,
@@ -121,7 +122,8 @@ class CommandLine(unittest.TestCase):
         self.assertIn("apctl apkeeper", done.stderr)
         self.assertEqual([compare(*words).returncode for words in (("--quick",), ("--wan", "--quick", "--write-docs"))],
                          [2, 2])  # fmt: skip
-        self.assertIn("known: scp, rsync, tar, iperf3, ssh, socat", compare("--wan", "--peers", "ftp").stderr)
+        known = "known: scp, rsync, tar, gridftp, iperf3, ssh, globusrun, socat"
+        self.assertIn(known, compare("--wan", "--peers", "ftp").stderr)
 
     def test_what_fails_on_the_way_is_no_end_without_a_table(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -505,11 +507,13 @@ class Wan(unittest.TestCase):
 
     def test_a_hello_is_counted_without_its_round_trips(self):
         values = {("aplib", "hello", "100 ms", 0): (0.42, "s"), ("aplib", "hello", "0 ms", 0): (0.025, "s"),
+                  ("globusrun", "hello", "100 ms", 0): (4, "s"), ("globusrun", "hello", "0 ms", 0): (1, "s"),
                   ("ssh", "hello", "0 ms", 0): (0.1, "s")}  # fmt: skip
-        rows = self.rows(values, "ssh")
+        rows = self.rows(values, "ssh", "globusrun")
         self.assertAlmostEqual(rows["hello at 100 ms, beyond 4 round trips"].value, 20)
         row = rows["hellos on two hosts a second, without delay"]
-        self.assertEqual((row.value, row.peer_ratio, self.met(row)), (40, 4, ["yes"]))
+        self.assertEqual((row.value, row.peer_ratio, self.met(row)), (40, 4, ["yes", "yes"]))
+        self.assertEqual(self.met(rows["hello on two hosts at 100 ms"]), ["NO"])
 
     def test_messages_are_beside_iperf3_and_one_connection(self):
         values = {(name, "messages", "0.1 ms", figures.MIB): (rate, "Mb/s")
@@ -527,16 +531,29 @@ class Wan(unittest.TestCase):
         _, kinds = self.taking_part()
         together = {kind: [source.name for source, _ in turns] for kind, turns in kinds.items()}
         self.assertEqual(len(together), 2 * 4 * 5 + 1 + 2 + 3 + 1)
-        self.assertEqual(together["put of 1 MB at 0.2 ms"], ["aplib", "scp", "rsync"])
+        self.assertEqual(together["put of 1 MB at 0.2 ms"], ["aplib", "scp", "rsync", "gridftp"])
         self.assertEqual(together["small files at 100 ms"], ["aplib", "rsync", "tar"])
         self.assertEqual(together["messages at 0.1 ms"], ["aplib", "one", "iperf3"])
-        self.assertEqual(together["hello at 0 ms"], ["aplib", "ssh"])
+        self.assertEqual(together["hello at 0 ms"], ["aplib", "ssh", "globusrun"])
         self.assertEqual(together["relays"], ["aplib", "ssh", "socat"])
+
+    def test_globus_url_copy_goes_on_with_as_many_connections_as_were_the_fastest(self):
+        grid = globus.Grid(mock.Mock(round_trip_ms=100))
+        seconds = {1: 7, 4: 5, 8: 4, 16: 6}
+        with mock.patch.object(grid, "set_up"), mock.patch.object(grid, "url_copy") as copy:
+            copy.side_effect = lambda *words: seconds[words[-1]]
+            times = [grid.by_url_copy("put", pathlib.Path("file"), "/nowhere") for _ in range(2)]
+        self.assertEqual((times, copy.call_count), ([4, 4], 6))
 
     def test_a_missing_peer_is_named_with_its_package(self):
         everybody, _ = self.taking_part(return_value=None)
         faults = {source.name: source.fault for source in everybody}
         self.assertEqual(faults["scp"], "scp is not installed; run scripts/peers, or apt-get install openssh-client")
+        self.assertEqual(
+            faults["gridftp"],
+            "globus-url-copy, globus-gridftp-server, grid-proxy-init, openssl are not installed; apt-get install "
+            "--no-install-recommends globus-gass-copy-progs globus-gridftp-server-progs globus-proxy-utils openssl",
+        )
         self.assertEqual(faults["aplib"], "there is no /nowhere/bin/apbench")
 
     def test_its_page_has_its_figures_and_ranges(self):
