@@ -26,6 +26,7 @@ RATE = "1Gb/s"
 MIB = 1 << 20
 SECONDS_MAX = 900  # of one command
 WAYS_BYTES = 100_000_000  # a transfer of so many opens all ways of ssh that a pool may have
+MESSAGES_PORT = 5100  # of comm_tcp_wan_peer
 IDLE_SECONDS = 1  # after which a connection begins slowly again
 HELLO = '#include <stdio.h>\nint main(void) { puts("hello"); return 0; }\n'
 
@@ -171,15 +172,17 @@ class Internet:
     def messages(self, count, size, connections):
         """Mb/s of messages from the desk to a host, over so many connections, or as many as APlib finds right: 0."""
         key = secrets.token_hex(32)
-        program = self.programs / "comm_tcp_wan_peer"
-        pair = [self.desk, self.host]
-        with contextlib.ExitStack() as ends:
-            peers = []
-            for number, (here, other) in enumerate([pair, pair[::-1]]):
-                words = [program, key, number, here.address, other.address, count, size, connections, 30]
-                peers.append(ends.enter_context(started(here, words)))
-            text = finished(peers[0])
-            finished(peers[1])
+
+        def process(number, here, other):
+            program = self.programs / "comm_tcp_wan_peer"
+            return started(here, [program, key, number, here.address, other.address, count, size, connections, 30])
+
+        with process(1, self.host, self.desk) as receiver:
+            if not namespaces.wait_until(lambda: listens(self.host, MESSAGES_PORT), SECONDS_MAX):
+                raise sources.Unusable("comm_tcp_wan_peer does not listen")
+            with process(0, self.desk, self.host) as sender:
+                text = finished(sender)
+                finished(receiver)
         return float(text.split()[1])
 
     def iperf3(self, count, size, connections):
@@ -193,6 +196,10 @@ class Internet:
                 found = json.loads(finished(client))["end"]
             finished(server)
         return found["sum_received"]["bits_per_second"] / 1e6
+
+
+def listens(host, port):
+    return host.run(["ss", "-Hltn", f"sport = :{port}"], stdout=subprocess.PIPE, check=True).stdout != b""
 
 
 def contents(path):
