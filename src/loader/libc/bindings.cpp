@@ -31,12 +31,12 @@ std::vector<Binding> join_tables() {
 
 }  // namespace
 
-std::span<const Binding> all_bindings() noexcept {
+std::span<const Binding> all_bindings() {
   static const std::vector<Binding> joined = join_tables();  // constant: no state
   return joined;
 }
 
-const Binding* find_binding(std::string_view name) noexcept {
+const Binding* find_binding(std::string_view name) {
   const std::span<const Binding> all = all_bindings();
   const auto found = std::ranges::lower_bound(all, name, {}, &Binding::name);
   return found != all.end() && found->name == name ? &*found : nullptr;

@@ -51,9 +51,10 @@ struct Binding {
 };
 
 /// The binding of `name`, or null: libc's own. Call from: any thread. No two bindings have one name (a test checks).
-const Binding* find_binding(std::string_view name) noexcept;
+/// The first call of either may throw std::bad_alloc.
+const Binding* find_binding(std::string_view name);
 /// All of them, sorted by name.
-std::span<const Binding> all_bindings() noexcept;
+std::span<const Binding> all_bindings();
 
 // The tables, one for each concern.
 std::span<const Binding> getopt_bindings();
