@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "kernel/process.hpp"
 #include "launch/coordinator/coordinator_impl.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch::coordinator {
 
@@ -25,7 +26,8 @@ void Coordinator::Impl::process_said(std::uint32_t process, const std::string& l
     node.has_fault = true;
     if (phase == Phase::running && !first_to_fail) first_to_fail = process;
   }
-  if (first_to_fail && first_to_fail != process) return keep_in(node.late_lines);
+  // Several may lack memory, and tell it both ways.
+  if (line == no_memory_text || (first_to_fail && first_to_fail != process)) return keep_in(node.late_lines);
   say_of(process, line);
 }
 
@@ -34,7 +36,7 @@ void Coordinator::Impl::say_late_lines() {
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     KnownNode& node = *nodes[process];
     for (const std::string& line : std::exchange(node.late_lines, {})) {
-      if (node.has_fault && first_to_fail != process) {
+      if ((node.has_fault && first_to_fail != process) || failure.find(line) != failure.npos) {
         say_debug(fmt::format("{}: {}", node.name, line));
       } else {
         say_of(process, line);
