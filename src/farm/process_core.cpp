@@ -275,15 +275,17 @@ class ProcessCore final : public Core {
     if ((polled.revents & (POLLIN | POLLHUP | POLLERR)) == 0) return false;
     const ssize_t count = ::recv(worker.child.channel.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) return false;
-    worker.lost = count <= 0;
-    if (!worker.lost) worker.in.add(std::span(buffer_).first(static_cast<std::size_t>(count)));
-    return !worker.lost;
+    if (count > 0)
+      worker.in.add(std::span(buffer_).first(static_cast<std::size_t>(count)));
+    else
+      worker.lost = true;
+    return count > 0;
   }
 
   /// One that begins, in a pool. If it is what it should be, it is of the crew from here on.
   void meet(Worker& worker, EndedTasks& ended) {
     const auto hello = worker.in.next<WorkerHello>();
-    worker.lost = worker.in.bad();
+    worker.lost = worker.lost || worker.in.bad();
     if (!hello) return;
     if (*hello != own_hello()) {
       worker.lost = true;
