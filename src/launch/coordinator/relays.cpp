@@ -144,7 +144,7 @@ void Relays::stands_again(std::size_t relay, const std::vector<std::string>& end
   for (const Chain& chain : chains_) {
     if (chain.first_relay != relay && chain.second_relay != relay && relay != 0) continue;
     std::erase_if(direct_, [&](const Chain& each) { return each.first == chain.first && each.second == chain.second; });
-    if (!connect(chain)) waiting_.push_back(chain);
+    connect_or_wait(chain);
   }
 }
 
@@ -221,6 +221,10 @@ std::vector<wire::ProbedRelay> Relays::places() const {
 
 void Relays::join(const Chain& chain) {
   chains_.push_back(chain);
+  connect_or_wait(chain);
+}
+
+void Relays::connect_or_wait(const Chain& chain) {
   if (!connect(chain)) waiting_.push_back(chain);
 }
 

@@ -85,6 +85,7 @@ class Relays {
   void take_failure(std::size_t relay, std::istringstream& words);
   /// False: it is not known yet whether the gateways reach each other.
   bool connect(const Chain& chain);
+  void connect_or_wait(const Chain& chain);
   bool connect_directly(std::size_t from, std::size_t to, std::uint32_t self, std::uint32_t peer);
   void connect_here(const Chain& chain);
 
