@@ -608,9 +608,7 @@ void pass_files_on(const pool::Pool& pool, coordinator::Job& job) {
         break;
       }
     }
-    std::vector<std::size_t> passing;
-    for (const std::vector<std::size_t>& some : pool::neighbours(pool, wanting))
-      if (some.size() > 1) passing.insert(passing.end(), some.begin(), some.end());
+    const std::vector<std::size_t> passing = pool::hosts_with_neighbours(pool, wanting);
     if (passing.empty()) continue;
     std::mutex mutex;
     const auto end = [&](std::size_t host, bool good) {

@@ -374,10 +374,7 @@ std::shared_ptr<const launch::files::Manifest> manifest_of(const std::vector<std
 std::vector<std::size_t> hosts_that_pass(const launch::pool::Pool& pool, bool has_files) {
   std::vector<std::size_t> all(has_files ? pool.hosts().size() : 0);
   std::iota(all.begin(), all.end(), std::size_t{0});
-  std::vector<std::size_t> passing;
-  for (const std::vector<std::size_t>& hosts : launch::pool::neighbours(pool, all))
-    if (hosts.size() > 1) passing.insert(passing.end(), hosts.begin(), hosts.end());
-  return passing;
+  return launch::pool::hosts_with_neighbours(pool, all);
 }
 
 }  // namespace

@@ -101,7 +101,6 @@ class Sending {
   Sending(const Pool& pool, std::span<const std::size_t> hosts, const FilesToSend& what)
       : pool_(pool), known_(pool.known()), what_(what) {
     for (std::vector<std::size_t>& members : neighbours(pool, hosts)) {
-      if (members.size() < 2) continue;
       const auto group = std::make_shared<Group>(members);
       for (const std::size_t host : members) groups_[host] = group;
     }
@@ -183,16 +182,20 @@ class Sending {
 
 std::vector<std::vector<std::size_t>> neighbours(const Pool& pool, std::span<const std::size_t> hosts) {
   std::map<std::pair<std::string, std::uint32_t>, std::vector<std::size_t>> sites;
-  std::vector<std::vector<std::size_t>> all;
   for (const std::size_t i : hosts) {
     const cluster::ClusterHost& host = pool.hosts()[i].host;
-    if (host.launch == cluster::LaunchKind::ssh) {
-      sites[{host.gateway, host.site}].push_back(i);
-    } else {
-      all.push_back({i});
-    }
+    if (host.launch == cluster::LaunchKind::ssh) sites[{host.gateway, host.site}].push_back(i);
   }
-  for (auto& [site, members] : sites) all.push_back(std::move(members));
+  std::vector<std::vector<std::size_t>> groups;
+  for (auto& [site, members] : sites)
+    if (members.size() > 1) groups.push_back(std::move(members));
+  return groups;
+}
+
+std::vector<std::size_t> hosts_with_neighbours(const Pool& pool, std::span<const std::size_t> hosts) {
+  std::vector<std::size_t> all;
+  for (const std::vector<std::size_t>& members : neighbours(pool, hosts))
+    all.insert(all.end(), members.begin(), members.end());
   return all;
 }
 

@@ -79,9 +79,11 @@ class SendPlan {
   Source tail_{};  // the last one of the chain that grows
 };
 
-/// The hosts, together where they may reach each other: those of a site, and those of none, which are at least of this
-/// computer's network. This computer is alone.
+/// Those of the hosts that may reach others, together with these: those of a site, and those of none, which are at
+/// least of this computer's network. This computer has no neighbours.
 [[nodiscard]] std::vector<std::vector<std::size_t>> neighbours(const Pool& pool, std::span<const std::size_t> hosts);
+/// All that are in one of these.
+[[nodiscard]] std::vector<std::size_t> hosts_with_neighbours(const Pool& pool, std::span<const std::size_t> hosts);
 
 struct FilesToSend {
   std::shared_ptr<const files::Manifest> manifest{};
