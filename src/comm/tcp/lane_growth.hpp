@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// LaneGrowth: how many lanes a long link uses. More are added while they help: when all that stand are full, and what
+// LaneGrowth: how many lanes a long link uses. It begins with one, or with some that stand before they are needed, for
+// a new lane takes three round trips to stand. More are added while they help: when all that stand are full, and what
 // waits would take long, or the system's buffers are what holds them back; and as long as the last ones made it faster.
 // Pure logic: its owner says what time it is and what the system reports.
 #pragma once
@@ -33,8 +34,14 @@ class LaneGrowth {
     bool buffers_limit = false;      ///< Most of the time since the last report a lane waited for a buffer's room.
   };
 
-  /// `fixed`: so many, whatever happens; 0: as many as help.
-  explicit LaneGrowth(unsigned fixed) noexcept : wanted_(std::max(fixed, 1U)), most_(fixed != 0 ? fixed : lanes_max) {}
+  struct Lanes {
+    unsigned fixed = 0;  ///< So many, whatever happens; 0: as many as help,
+    unsigned first = 1;  ///< and so many from the beginning.
+  };
+
+  explicit LaneGrowth(Lanes lanes) noexcept
+      : wanted_(std::max(lanes.fixed != 0 ? lanes.fixed : lanes.first, 1U)),
+        most_(lanes.fixed != 0 ? lanes.fixed : lanes_max) {}
 
   [[nodiscard]] unsigned wanted() const noexcept { return wanted_; }
   /// No more than these can be had.

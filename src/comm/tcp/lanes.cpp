@@ -64,8 +64,8 @@ struct Lanes::Lane {
   bool ended = false;
 };
 
-Lanes::Lanes(std::mutex& lock, std::function<void()> ask, unsigned fixed)
-    : lock_(lock), ask_(std::move(ask)), epoll_(::epoll_create1(EPOLL_CLOEXEC)), growth_(fixed) {
+Lanes::Lanes(std::mutex& lock, std::function<void()> ask, LaneGrowth growth)
+    : lock_(lock), ask_(std::move(ask)), epoll_(::epoll_create1(EPOLL_CLOEXEC)), growth_(growth) {
   if (epoll_) return;
   throw Error(Errc::exhausted,
               fmt::format("tcp: cannot make the descriptor on which a long link waits: {}; raise the limit of open "

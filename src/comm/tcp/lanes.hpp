@@ -48,9 +48,8 @@ class Lanes {
     over,       ///< The stream, or one of the other side's words, is refused.
   };
 
-  /// `lock`: the link's. `ask`: need() has changed; with the lock held. `fixed`: of LaneGrowth. Throws
-  /// Error(exhausted).
-  Lanes(std::mutex& lock, std::function<void()> ask, unsigned fixed);
+  /// `lock`: the link's. `ask`: need() has changed; with the lock held. Throws Error(exhausted).
+  Lanes(std::mutex& lock, std::function<void()> ask, LaneGrowth growth);
   ~Lanes();
   Lanes(const Lanes&) = delete;
   Lanes& operator=(const Lanes&) = delete;

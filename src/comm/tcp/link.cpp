@@ -392,13 +392,13 @@ bool Link::connect(std::unique_ptr<Stream> stream) {
   return true;
 }
 
-bool Link::connect_long(std::unique_ptr<Stream> stream, unsigned fixed, const std::function<void()>& ask) {
+bool Link::connect_long(std::unique_ptr<Stream> stream, LaneGrowth growth, const std::function<void()>& ask) {
   const std::lock_guard hold(lock_);
   if (state_locked() == State::over || broken_) return false;
   const bool first = !lanes_;
   const bool ahead = stream->read_ahead();
   try {
-    if (first) lanes_ = std::make_unique<Lanes>(lock_, ask, fixed);
+    if (first) lanes_ = std::make_unique<Lanes>(lock_, ask, growth);
     if (first && !come_up()) return false;
     if (!lanes_->add(std::move(stream))) {
       break_off([reason = errno] {

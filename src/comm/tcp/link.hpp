@@ -156,9 +156,9 @@ class Link final : public comm::Link {
   [[nodiscard]] bool has_ended() const;
   /// Its stream is there. What was queued goes out. False: it was over.
   bool connect(std::unique_ptr<Stream> stream);
-  /// The first stream of a long link, or one more. `ask`: need() has changed; any thread, and it may not call the
-  /// link. `fixed`: so many streams; 0: as many as help. False: it was over.
-  bool connect_long(std::unique_ptr<Stream> stream, unsigned fixed, const std::function<void()>& ask);
+  /// The first stream of a long link, which grows so, or one more. `ask`: need() has changed; any thread, and it may
+  /// not call the link. False: it was over.
+  bool connect_long(std::unique_ptr<Stream> stream, LaneGrowth growth, const std::function<void()>& ask);
   /// Of streams.
   [[nodiscard]] Lanes::Need need() const;
   /// No more streams than it has can be had.

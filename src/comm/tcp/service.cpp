@@ -47,6 +47,8 @@ using std::chrono::milliseconds;
 using Endpoint = asio::ip::tcp::endpoint;
 
 constexpr milliseconds long_round_trip{2};
+/// In a machine of so few processes a long link has all its streams from the beginning. All links have some hundreds.
+constexpr std::size_t processes_of_all_streams = 16;
 /// Between two attempts to go by a relay again.
 constexpr milliseconds relay_pause{200};
 /// One attempt to connect again: a network that was cut swallows what asks for a connection.
@@ -264,6 +266,7 @@ struct Service::Impl {
     return way(peer) == Way::Kind::called || (way(peer) == Way::Kind::relay && peer < settings.self);
   }
   [[nodiscard]] std::string name(Peer peer) const;
+  [[nodiscard]] bool all_streams_at_once() const noexcept { return links.size() <= processes_of_all_streams; }
   [[nodiscard]] milliseconds patience() const {
     return std::max<milliseconds>(settings.peer_timeout, std::chrono::seconds(2));
   }
@@ -312,9 +315,10 @@ Service::Impl::Impl(Service& service, Settings& given, std::span<const std::uniq
   if (!listening) throw Error(Errc::bad_argument, "tcp: the listener was used before");
   acceptor.emplace(
       io,
-      Acceptor::Settings{.key = settings.key,
-                         .mine = introduction(Introduction::anyone, Length::near),
-                         .greeted_max = Acceptor::strangers_max + 2 * links.size()},
+      Acceptor::Settings{
+          .key = settings.key,
+          .mine = introduction(Introduction::anyone, Length::near),
+          .greeted_max = Acceptor::strangers_max + (all_streams_at_once() ? LaneGrowth::lanes_max : 2) * links.size()},
       Acceptor::Events{
           .accepted =
               [this](Socket& socket) {
@@ -402,7 +406,10 @@ void Service::Impl::connect(Peer peer, Length length, std::unique_ptr<Stream> st
     links[peer]->connect(std::move(stream));
     return;
   }
-  links[peer]->connect_long(std::move(stream), settings.streams, [this] {
+  // A relay joins one after the other, and carries them for all.
+  const bool all = all_streams_at_once() && way(peer) != Way::Kind::relay;
+  const LaneGrowth growth({.fixed = settings.streams, .first = all ? LaneGrowth::lanes_max : 1});
+  links[peer]->connect_long(std::move(stream), growth, [this] {
     mending_wanted.store(true);
     wakeup.ask();
   });

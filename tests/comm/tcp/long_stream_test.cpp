@@ -359,12 +359,15 @@ unsigned lanes_after(double seconds, double by_lane, double path, std::size_t wa
 
 TEST(LaneGrowth, AddsWhileItHelps) {
   constexpr std::size_t much = 100'000'000;
-  EXPECT_EQ(lanes_after(10, 1e6, 1e9, much, LaneGrowth(0)), LaneGrowth::lanes_max);
-  EXPECT_LE(lanes_after(10, 1e6, 4e6, much, LaneGrowth(0)), 10U);
-  EXPECT_LE(lanes_after(10, 1e6, 1e6, much, LaneGrowth(0)), 1 + LaneGrowth::first_step);
-  EXPECT_EQ(lanes_after(10, 1e6, 1e9, 10'000, LaneGrowth(0)), 1U) << "it is gone at once";
-  EXPECT_EQ(lanes_after(10, 1e6, 1e9, much, LaneGrowth(3)), 3U);
-  LaneGrowth limited(0);
+  EXPECT_EQ(lanes_after(10, 1e6, 1e9, much, LaneGrowth({})), LaneGrowth::lanes_max);
+  EXPECT_LE(lanes_after(10, 1e6, 4e6, much, LaneGrowth({})), 10U);
+  EXPECT_LE(lanes_after(10, 1e6, 1e6, much, LaneGrowth({})), 1 + LaneGrowth::first_step);
+  EXPECT_EQ(lanes_after(10, 1e6, 1e9, 10'000, LaneGrowth({})), 1U) << "it is gone at once";
+  EXPECT_EQ(lanes_after(10, 1e6, 1e9, much, LaneGrowth({.fixed = 3})), 3U);
+  EXPECT_EQ(LaneGrowth({.first = 8}).wanted(), 8U) << "they stand before anything waits";
+  EXPECT_EQ(LaneGrowth({.fixed = 3, .first = 8}).wanted(), 3U);
+  EXPECT_EQ(lanes_after(10, 1e6, 1e9, much, LaneGrowth({.first = 8})), LaneGrowth::lanes_max);
+  LaneGrowth limited({});
   limited.limit(2);
   EXPECT_EQ(lanes_after(10, 1e6, 1e9, much, limited), 2U);
 }

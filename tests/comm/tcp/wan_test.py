@@ -72,9 +72,9 @@ class LongLinks(unittest.TestCase):
         self.assertEqual(statuses, [0, 0], texts)
         self.assertRegex(texts[0], r", ([2-9]|1\d) streams, auth\n")
 
-    def test_one_connection_is_enough_for_little(self):
+    def test_there_is_one_where_one_is_asked_for(self):
         net = self.connect(100, "200Mb/s")
-        statuses, texts = Stream(net.hosts, 20, 1000).finish()
+        statuses, texts = Stream(net.hosts, 24, MIB, streams=1).finish()
         self.assertEqual(statuses, [0, 0], texts)
         self.assertIn(", 1 stream, auth\n", texts[0])
 
