@@ -419,16 +419,23 @@ int get_files(std::vector<std::string> words) {
   bool all_well = true;
   for (const std::string& word : words) {
     const Place place = place_of(word);
-    const auto receive = [&](std::size_t host, const os::Ends& ends, const pool::LaneMaker& make_lanes) {
+    const auto into = [&](std::size_t host) {
       // Hosts may have files of the same name.
-      const std::string into =
-          place.names_host || place.hosts.size() == 1 ? folder : folder + "/" + place.pool.hosts()[host].name;
-      files::Receiver receiver(
-          {.folder = into, .existing = files::Existing::replace, .resume = true, .host = describe_this_host().host_id});
+      return place.names_host || place.hosts.size() == 1 ? folder : folder + "/" + place.pool.hosts()[host].name;
+    };
+    const auto receive = [&](std::size_t host, const os::Ends& ends, const pool::LaneMaker& make_lanes) {
+      files::Receiver receiver({.folder = into(host),
+                                .existing = files::Existing::replace,
+                                .resume = true,
+                                .host = describe_this_host().host_id});
       const auto lanes = make_lanes();
       return pool::carry(receiver, ends, lanes.get());
     };
-    const auto words_there = [&](std::size_t) { return std::vector<std::string>{"--serve", place.path}; };
+    const auto words_there = [&](std::size_t host) {
+      std::vector<std::string> words_there{"--serve", place.path};
+      if (auto names = files::names_in(into(host))) words_there.push_back(std::move(*names));
+      return words_there;
+    };
     all_well &=
         pool::run_on_hosts(place.pool, place.hosts, {.words = words_there, .here = receive, .takes_lanes = true});
   }

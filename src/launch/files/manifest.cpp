@@ -17,6 +17,12 @@
 
 namespace aplib::launch::files {
 
+namespace {
+
+constexpr std::size_t told_names_bytes_max = std::size_t{4} << 10;
+
+}  // namespace
+
 std::int64_t time_of(const struct stat& status) noexcept {
   constexpr std::int64_t second = 1'000'000'000;
   return static_cast<std::int64_t>(status.st_mtim.tv_sec) * second + status.st_mtim.tv_nsec;
@@ -167,6 +173,28 @@ Manifest gather(const std::vector<Source>& sources, std::string host) {
   Gatherer gatherer(manifest);
   for (const Source& source : sources) gatherer.add_source(source);
   return manifest;
+}
+
+std::optional<std::string> names_in(const std::string& folder) {
+  std::string names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator each(folder, error); !error && each != std::filesystem::directory_iterator();
+       each.increment(error)) {
+    names += each->path().filename().string() + "/";
+    if (names.size() > told_names_bytes_max) return std::nullopt;
+  }
+  if (error && error != std::errc::no_such_file_or_directory) return std::nullopt;
+  return names;
+}
+
+bool all_are_new(const Manifest& manifest, std::string_view names) {
+  if (names.empty()) return true;
+  // What is left of a file has its name within its own, or the beginning of a long one.
+  constexpr std::size_t compared_max = 200;
+  return std::ranges::none_of(manifest.entries, [&](const Entry& entry) {
+    const std::size_t first = std::min(entry.path.find('/'), compared_max);
+    return names.find(std::string_view(entry.path).substr(0, first)) != names.npos;
+  });
 }
 
 }  // namespace aplib::launch::files

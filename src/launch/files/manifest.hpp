@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,5 +83,10 @@ struct Manifest {
 /// carried as links. Two sources with the same target are a problem, and so is what is neither file, folder nor link.
 /// `host`: see Manifest. Call from: any thread.
 [[nodiscard]] Manifest gather(const std::vector<Source>& sources, std::string host);
+
+/// The names in a folder of this computer, '/' between them. Nothing: they are too many to be told.
+[[nodiscard]] std::optional<std::string> names_in(const std::string& folder);
+/// A folder with such names has nothing of what the manifest carries, and no part that an earlier transfer has left.
+[[nodiscard]] bool all_are_new(const Manifest& manifest, std::string_view names);
 
 }  // namespace aplib::launch::files

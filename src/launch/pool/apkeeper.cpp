@@ -94,9 +94,10 @@ comm::JobKey read_key(const std::string& file) {
   return *key;
 }
 
-/// `--receive FOLDER refuse|replace`, `--serve PATTERN`: one end of a transfer of files (apctl put, get), at the
-/// standard streams. `--pass FOLDER refuse|replace home|here ADDRESS PORTS`: the same, and from host to host; FOLDER is
-/// relative to the user's home, or to the current folder. Whatever goes wrong stands on standard error.
+/// `--receive FOLDER refuse|replace`, `--serve PATTERN [NAMES]`: one end of a transfer of files (apctl put, get), at the
+/// standard streams; NAMES: what is in the other end's folder. `--pass FOLDER refuse|replace home|here ADDRESS PORTS`:
+/// the same, and from host to host; FOLDER is relative to the user's home, or to the current folder. Whatever goes wrong
+/// stands on standard error.
 int carry_files(std::span<char* const> words) {
   os::Ends ends{os::UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)),
                 os::UniqueFd(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))};
@@ -119,7 +120,10 @@ int carry_files(std::span<char* const> words) {
   } else {
     const std::vector<files::Source> sources = files::matches(words[2]);
     if (sources.empty()) problems.push_back(fmt::format("no file here is a {}", files::shown(words[2])));
-    files::Sender sender(std::make_shared<files::Manifest>(files::gather(sources, host)), {});
+    const auto manifest = std::make_shared<files::Manifest>(files::gather(sources, host));
+    // To ask what is there takes a round trip.
+    const bool pushes = words.size() > 3 && files::all_are_new(*manifest, words[3]);
+    files::Sender sender(manifest, {.pushes = pushes});
     static_cast<void>(carry(sender, ends, &lanes));  // what goes wrong, the other end says
   }
   for (const std::string& problem : problems) tell_user("", problem);

@@ -258,6 +258,30 @@ TEST_F(Transfer, WhatWasCutOffGoesOnWhereItWas) {
   EXPECT_EQ(differences(from(), to() / "tree"), "");
 }
 
+TEST_F(Transfer, AFolderSaysWhetherItHasAnythingOfIt) {
+  const std::string name(250, 'n');
+  for (const char* const file : {"one", "deep/two"}) write_file(from() / "tree" / file, "x");
+  write_file(from() / name, "x");
+  const auto is_new = [&](const char* source) {
+    const files::Manifest manifest = files::gather({{(from() / source).string(), source}}, "");
+    const auto names = files::names_in(to().string());
+    return names && files::all_are_new(manifest, *names);
+  };
+  fs::remove_all(to());
+  EXPECT_TRUE(is_new("tree"));
+  write_file(to() / "other", "x");
+  EXPECT_TRUE(is_new("tree"));
+  fs::create_directory(to() / "tree");
+  EXPECT_FALSE(is_new("tree"));
+  EXPECT_TRUE(is_new(name.c_str()));
+  // As much of it as was there.
+  files::Target target(to().string());
+  const files::Part left = target.begin(name, true, 0);
+  EXPECT_FALSE(is_new(name.c_str()));
+  for (int i = 0; i < 1000; ++i) write_file(to() / fmt::format("many{}", i), "x");
+  EXPECT_FALSE(files::names_in(to().string()));
+}
+
 TEST_F(Transfer, WhatWasCutOffAndDiffersBeginsAnew) {
   std::mt19937_64 random(7);
   write_file(from() / "big", random_text(random, 6'000'000));

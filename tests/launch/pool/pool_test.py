@@ -323,6 +323,12 @@ class Here(PoolTest):
         self.assertEqual(content(there / "tree"), content(tree))
         self.run_it("apctl", "get", f"p:{there}/t*", path / "back")
         self.assertEqual(content(path / "back" / "tree"), content(tree))
+        # What is there already is compared, and what differs is replaced.
+        (path / "back" / "tree" / "large").write_bytes(b"other")
+        kept = (path / "back" / "tree" / "deep" / "line\nend").stat().st_ino
+        self.run_it("apctl", "get", f"p:{there}/t*", path / "back")
+        self.assertEqual(content(path / "back" / "tree"), content(tree))
+        self.assertEqual((path / "back" / "tree" / "deep" / "line\nend").stat().st_ino, kept)
         self.assertRegex(
             self.run_it("apctl", "get", f"p:{path}/none*", path / "back", status=1).stderr, "^apctl: a: no file here is"
         )
