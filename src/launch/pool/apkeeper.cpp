@@ -94,10 +94,10 @@ comm::JobKey read_key(const std::string& file) {
   return *key;
 }
 
-/// `--receive FOLDER refuse|replace`, `--serve PATTERN [NAMES]`: one end of a transfer of files (apctl put, get), at the
-/// standard streams; NAMES: what is in the other end's folder. `--pass FOLDER refuse|replace home|here ADDRESS PORTS`:
-/// the same, and from host to host; FOLDER is relative to the user's home, or to the current folder. Whatever goes wrong
-/// stands on standard error.
+/// `--receive FOLDER refuse|replace`, `--serve PATTERN [NAMES]`: one end of a transfer of files (apctl put, get), at
+/// the standard streams; NAMES: what is in the other end's folder. `--pass FOLDER refuse|replace home|here ADDRESS
+/// PORTS`: the same, and from host to host; FOLDER is relative to the user's home, or to the current folder. Whatever
+/// goes wrong stands on standard error.
 int carry_files(std::span<char* const> words) {
   os::Ends ends{os::UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)),
                 os::UniqueFd(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))};
