@@ -23,6 +23,9 @@
 namespace aplib::launch::pool {
 namespace {
 
+/// Seconds for which a host that has not reached another one gets files from here: to try takes seconds each time.
+constexpr std::int64_t apart_seconds = 3600;
+
 /// A line of a FilePasser, which may be none. Waits. Nothing: its stream has ended.
 std::optional<std::string> read_line(int from) {
   std::string line;
@@ -58,9 +61,15 @@ class Group {
   [[nodiscard]] std::string again(std::size_t host, std::string_view word) {
     using Trouble = SendPlan::Trouble;
     const std::lock_guard lock(mutex_);
-    return order(plan_.again(index_of(host), word == passer_own   ? Trouble::own
-                                             : word == passer_cut ? Trouble::cut
-                                                                  : Trouble::unreached));
+    const Trouble trouble = word == passer_own ? Trouble::own : word == passer_cut ? Trouble::cut : Trouble::unreached;
+    const SendPlan::Source source = plan_.again(index_of(host), trouble);
+    if (trouble == Trouble::unreached && !source) apart_.insert(host);
+    return order(source);
+  }
+  /// Those that did not reach others.
+  [[nodiscard]] std::set<std::size_t> apart() const {
+    const std::lock_guard lock(mutex_);
+    return apart_;
   }
   void leave(std::size_t host) {
     const std::lock_guard lock(mutex_);
@@ -88,11 +97,12 @@ class Group {
 
   const std::vector<std::size_t> hosts_;
   const comm::JobKey key_ = comm::JobKey::make();
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   SendPlan plan_;
   std::vector<std::string> places_;
   std::set<std::size_t> ended_;
+  std::set<std::size_t> apart_;
 };
 
 /// All that is sent at once.
@@ -104,6 +114,15 @@ class Sending {
       const auto group = std::make_shared<Group>(members);
       for (const std::size_t host : members) groups_[host] = group;
     }
+  }
+  /// Keeps in mind who has not reached others.
+  void remember() const {
+    std::set<std::size_t> apart;
+    for (const auto& [host, group] : groups_) apart.merge(group->apart());
+    if (apart.empty()) return;
+    std::vector<Pool::Known> known = pool_.known();
+    for (const std::size_t host : apart) known[host].apart_at = now_in_seconds();
+    pool_.keep(known);
   }
 
   [[nodiscard]] std::vector<std::string> words(std::size_t host) const {
@@ -182,9 +201,11 @@ class Sending {
 
 std::vector<std::vector<std::size_t>> neighbours(const Pool& pool, std::span<const std::size_t> hosts) {
   std::map<std::pair<std::string, std::uint32_t>, std::vector<std::size_t>> sites;
+  const std::vector<Pool::Known> known = pool.known();
   for (const std::size_t i : hosts) {
     const cluster::ClusterHost& host = pool.hosts()[i].host;
-    if (host.launch == cluster::LaunchKind::ssh) sites[{host.gateway, host.site}].push_back(i);
+    const bool is_apart = now_in_seconds() - known[i].apart_at < apart_seconds;
+    if (host.launch == cluster::LaunchKind::ssh && !is_apart) sites[{host.gateway, host.site}].push_back(i);
   }
   std::vector<std::vector<std::size_t>> groups;
   for (auto& [site, members] : sites)
@@ -201,15 +222,17 @@ std::vector<std::size_t> hosts_with_neighbours(const Pool& pool, std::span<const
 
 bool send_files(const Pool& pool, std::span<const std::size_t> hosts, const FilesToSend& what) {
   Sending sending(pool, hosts, what);
-  return run_on_hosts(pool, hosts,
-                      {.words = [&](std::size_t host) { return sending.words(host); },
-                       .here = [&](std::size_t host, const os::Ends& ends,
-                                   const LaneMaker& lanes) { return sending.serve(host, ends, lanes); },
-                       .takes_lanes = true,
-                       .folder = what.below,
-                       .complain = what.complain,
-                       .over = [&](std::size_t host) { sending.leave(host); },
-                       .stop = what.stop});
+  const bool all_well = run_on_hosts(pool, hosts,
+                                     {.words = [&](std::size_t host) { return sending.words(host); },
+                                      .here = [&](std::size_t host, const os::Ends& ends,
+                                                  const LaneMaker& lanes) { return sending.serve(host, ends, lanes); },
+                                      .takes_lanes = true,
+                                      .folder = what.below,
+                                      .complain = what.complain,
+                                      .over = [&](std::size_t host) { sending.leave(host); },
+                                      .stop = what.stop});
+  sending.remember();
+  return all_well;
 }
 
 }  // namespace aplib::launch::pool

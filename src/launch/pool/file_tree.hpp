@@ -80,7 +80,7 @@ class SendPlan {
 };
 
 /// Those of the hosts that may reach others, together with these: those of a site, and those of none, which are at
-/// least of this computer's network. This computer has no neighbours.
+/// least of this computer's network. This computer has no neighbours, and neither has who did not reach one lately.
 [[nodiscard]] std::vector<std::vector<std::size_t>> neighbours(const Pool& pool, std::span<const std::size_t> hosts);
 /// All that are in one of these.
 [[nodiscard]] std::vector<std::size_t> hosts_with_neighbours(const Pool& pool, std::span<const std::size_t> hosts);

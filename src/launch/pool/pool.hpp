@@ -84,9 +84,10 @@ class Pool {
     double speed = 0;           ///< As cells = "auto" measures it; 0: it was never measured.
     std::int64_t speed_at = 0;  ///< When.
     std::string reached{};      ///< The address by which ssh has reached it; empty: unknown.
+    std::int64_t apart_at = 0;  ///< When it did not reach a host that files were to come from.
     template <class Self, class Fields>
     static void list(Self& self, Fields&& fields) {
-      fields(self.at, self.facts, self.speed, self.speed_at, self.reached);
+      fields(self.at, self.facts, self.speed, self.speed_at, self.reached, self.apart_at);
     }
   };
   /// By host of hosts(); of a host that has never answered, `at` is 0.

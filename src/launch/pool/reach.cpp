@@ -238,8 +238,10 @@ Repair repair(const Pool& pool) {
   const auto answers = facts_of(pool.ways(), check_patience);
   std::vector<std::size_t> startable;
   Repair done;
+  bool is_news = false;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].facts) note(known[i], *answers[i].facts);
+    is_news |= std::exchange(known[i].apart_at, 0) != 0;
     if (problem_of(answers[i]).empty()) continue;
     ++done.missing;
     // A master that does not answer would hold up whoever asks it.
@@ -252,7 +254,10 @@ Repair repair(const Pool& pool) {
                                              pool.job()->text(), pool.job()->file("output")));
     }
   }
-  if (done.missing == 0) return done;
+  if (done.missing == 0) {
+    if (is_news) pool.keep(known);
+    return done;
+  }
   std::map<std::size_t, std::string> problems = lead(pool, startable, known);
   if (!problems.empty() && pool.job() && pool.job()->system == BatchSystem::slurm) {
     try {

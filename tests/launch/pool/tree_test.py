@@ -45,6 +45,13 @@ class Disk:
     def path(self, name):
         return Path(f"/proc/{self.first.pid}/root{THERE}/{name}")
 
+    def calls(self):
+        """Connections that it has called for."""
+        with self.host.inside():
+            lines = Path("/proc/thread-self/net/snmp").read_text().splitlines()
+        names, values = (line.split() for line in lines if line.startswith("Tcp:"))
+        return int(values[names.index("ActiveOpens")])
+
     def pids(self):
         listed = subprocess.check_output(["ip", "netns", "pids", self.host.namespace], text=True)
         return [int(pid) for pid in listed.split()]
@@ -170,6 +177,22 @@ class Whole(TreeTest):
         done = self.lab.run("apctl", "put", self.tree, f"p:{THERE}")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.check(self.lab.hosts)
+        # Nobody tries again, until somebody says that it may work now.
+        self.assertEqual(self.calls_of_sync(), 0)
+        isolate("off")
+        self.assertEqual(self.calls_of_sync(), 0)
+        self.assertEqual(self.lab.run("apctl", "up", "p").returncode, 0)
+        self.assertGreaterEqual(self.calls_of_sync(), HOSTS - 1)
+
+    def calls_of_sync(self):
+        """The connections that hosts have made to get what has changed."""
+        before = sum(host.calls() for host in self.lab.hosts)
+        self.content = random.Random(before).randbytes(len(self.content))
+        (self.tree / "large").write_bytes(self.content)
+        done = self.lab.run("apctl", "sync", self.tree, f"p:{THERE}")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.check(self.lab.hosts)
+        return sum(host.calls() for host in self.lab.hosts) - before
 
     def test_what_all_jobs_need(self):
         self.make(4)
