@@ -66,6 +66,8 @@ TEST(SendPlan, TheLauncherServesWhomTheOthersCannot) {
 
 /// A transfer under way between two hosts.
 struct Leg {
+  Leg(files::Sender& from, files::Receiver& to) : sender(from), receiver(to) {}
+
   files::Sender& sender;
   files::Receiver& receiver;
   std::uint64_t bytes = 0;
