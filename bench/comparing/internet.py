@@ -54,6 +54,7 @@ class Internet:
         self.desk = None
         self.round_trip_ms = None
         self.pool_stands = self.ways_stand = False
+        self.taken = {}  # what those who measure keep in mind
         self.grid = globus.Grid(self)
 
     def at(self, round_trip_ms):

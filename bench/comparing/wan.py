@@ -19,6 +19,7 @@ LINE_RATE_MBIT = 1000
 MESSAGES = 500  # of 1 MiB
 MESSAGE_DELAYS = (0.1, 100)
 IPERF3_CONNECTIONS = 8
+HOPELESS = 2  # times as long as another peer
 HELLO_TRIPS = 4
 HELLO_RUNS = 9
 LOGINS = 3
@@ -44,6 +45,8 @@ peers. It needs root.
 - Files go between a desk and a host, in memory: by `apctl put` and `get` in a pool that stands, idle, with the further
   ways of ssh that its first large transfers open, and by `scp`, `rsync` and `tar`, each of which logs in by ssh first.
   MB are 1,000,000 bytes, which nothing compresses. A time is that of the command.
+- A peer that takes more than {hopeless} times as long as another one for a file takes no further part in that field:
+  some would need a minute each time.
 - `globus-url-copy` copies from and to a GridFTP server that stands, with that `-p` of {parallel} which is the fastest
   when a field is first tried. It proves who is there, and does not encrypt files.
 - Messages go from process to process by APlib's module tcp, with proof of the key and without encryption, until the
@@ -102,8 +105,19 @@ class Far(sources.Source):
         for delay in self.fields.delays:
             for size in self.fields.sizes:
                 for way in WAYS:
-                    measure = functools.partial(self.net.transfer, way, size * MB, by)
-                    yield self.turn(f"{way} of {size} MB", way, delay, size * MB, "s", measure)
+                    yield self.file(way, delay, size * MB, by)
+
+    def file(self, way, delay, size, by):
+        taken = self.net.taken.setdefault((way, delay, size), {})  # seconds, by peer
+
+        def measure():
+            seconds = self.net.transfer(way, size, by)
+            if self.name in PEERS:
+                taken[self.name] = seconds
+            return seconds
+
+        kind, lines = self.turn(f"{way} of {size // MB} MB", way, delay, size, "s", measure)
+        return kind, lambda: lines() if taken.get(self.name, 0) <= HOPELESS * min(taken.values(), default=0) else []
 
     def many_files(self, carry):
         def measure():
@@ -351,7 +365,8 @@ def between(values, unit):
 def write(folder, rows, run, facts):
     lines = page.markdown_lines(rows)
     method = METHOD.format(congestion=facts["congestion_control"], connections=IPERF3_CONNECTIONS, runs=HELLO_RUNS,
-                           parallel=", ".join(map(str, globus.PARALLEL)), **noise.limits())  # fmt: skip
+                           hopeless=HOPELESS, parallel=", ".join(map(str, globus.PARALLEL)),
+                           **noise.limits())  # fmt: skip
     parts = [
         "<!-- SPDX-License-Identifier: MIT -->\n# Performance over long ways\n",
         f"{facts['date']}, {facts['rounds']} rounds: {page.count(lines)}.\n",

@@ -537,6 +537,26 @@ class Wan(unittest.TestCase):
         self.assertEqual(together["hello at 0 ms"], ["aplib", "ssh", "globusrun"])
         self.assertEqual(together["relays"], ["aplib", "ssh", "socat"])
 
+    def test_who_is_much_slower_than_another_peer_is_not_measured_again(self):
+        seconds = {"aplib": 5, "scp": 40, "rsync": 10, "gridftp": 6}
+        with mock.patch.object(internet, "hindrance", return_value=None), mock.patch("shutil.which"):
+            net = internet.Internet(pathlib.Path("/nowhere"))
+            own, others = wan.make_sources(net, wan.FULL, wan.PEERS)
+        net.at = lambda delay: None
+
+        def measured():
+            """Whom a round has, in the order of the sources."""
+            names = []
+            for source, lines in sources.by_kind(own + others, 0, "wan")["put of 500 MB at 200 ms"]:
+                net.transfer = lambda *_, name=source.name: seconds[name]
+                names += [source.name for _ in lines()]
+            return names
+
+        self.assertEqual(measured(), ["aplib", "scp", "rsync", "gridftp"])
+        self.assertEqual(measured(), ["aplib", "rsync", "gridftp"])
+        seconds["rsync"] = 13
+        self.assertEqual([measured(), measured()], [["aplib", "rsync", "gridftp"], ["aplib", "gridftp"]])
+
     def test_globus_url_copy_goes_on_with_as_many_connections_as_were_the_fastest(self):
         grid = globus.Grid(mock.Mock(round_trip_ms=100))
         seconds = {1: 7, 4: 5, 8: 4, 16: 6}
