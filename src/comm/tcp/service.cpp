@@ -47,8 +47,8 @@ using std::chrono::milliseconds;
 using Endpoint = asio::ip::tcp::endpoint;
 
 constexpr milliseconds long_round_trip{2};
-/// In a machine of so few processes a long link has all its streams from the beginning. All links have some hundreds.
-constexpr std::size_t processes_of_all_streams = 16;
+/// In a machine of so few processes a long link has all its streams from the beginning. All links have a hundred or so.
+constexpr std::size_t processes_of_all_streams = 8;
 /// Between two attempts to go by a relay again.
 constexpr milliseconds relay_pause{200};
 /// One attempt to connect again: a network that was cut swallows what asks for a connection.
