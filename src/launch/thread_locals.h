@@ -6,8 +6,8 @@
 extern "C" {
 #endif
 
-enum { aplib_thread_locals_bytes = 4096 };
-extern __attribute__((visibility("hidden"))) __thread char aplib_thread_locals[aplib_thread_locals_bytes];
+#define APLIB_THREAD_LOCALS_BYTES 4096
+extern __attribute__((visibility("hidden"))) __thread char aplib_thread_locals[APLIB_THREAD_LOCALS_BYTES];
 
 #ifdef __cplusplus
 }
