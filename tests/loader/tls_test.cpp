@@ -30,6 +30,7 @@ class ThreadLocals : public Loaded, public ::testing::WithParamInterface<const c
 
 TEST_P(ThreadLocals, AreEachCellsOwn) {
   const std::string flag = GetParam();
+  if (!flag.empty() && !shop.knows({flag})) GTEST_SKIP() << "needs a compiler that knows " << flag;
   const auto program = load(source, flag.empty() ? test::Workshop::Flags{} : test::Workshop::Flags{flag});
   EXPECT_EQ(in_turns(program, "step", {1, 100}), (Results{start + 10, start + 1000}));
 }
@@ -60,6 +61,7 @@ TEST_F(Loaded, ThreadLocalsOfAUsersLibraryAreEachCellsOwn) {
 }
 
 TEST_F(Loaded, DescriptorsKeepAllRegisters) {
+  if (!shop.knows({"-mtls-dialect=gnu2"})) GTEST_SKIP() << "needs a compiler that knows -mtls-dialect=gnu2";
   // The loop's sums stay in vector registers across the access, because the compiler knows that it keeps them.
   const auto program = load(R"(
     __thread double first = 1;

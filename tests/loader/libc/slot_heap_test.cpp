@@ -168,11 +168,11 @@ TEST_F(SlotHeapOfPrograms, ObjectsAndStringsOfCxxLive) {
       while (std::getline(lines, line)) CHECK(line.size() % 1000 == 0);
       std::string moved = std::move(line); moved.reserve(50000); moved.shrink_to_fit(); moved = std::string(200, 'z');
       std::function<size_t()> call = [table] { return table.size(); }; CHECK(call() == 50);
-      CHECK(new (std::nothrow) char[(size_t)1 << 62] == nullptr);
-      try { volatile auto* p = new char[(size_t)1 << 50]; return 3; } catch (const std::bad_alloc&) {}
+      CHECK(::operator new((size_t)1 << 62, std::nothrow) == nullptr);
+      try { ::operator new((size_t)1 << 50); return 3; } catch (const std::bad_alloc&) {}
       static int asked = 0;
       std::set_new_handler([] { if (++asked == 3) throw std::bad_alloc(); });
-      if (slot) { try { volatile auto* p = new char[(size_t)1 << 50]; return 4; } catch (const std::bad_alloc&) {} CHECK(asked == 3); }
+      if (slot) { try { ::operator new((size_t)1 << 50); return 4; } catch (const std::bad_alloc&) {} CHECK(asked == 3); }
       std::set_new_handler(nullptr);
       return 0;
     })";
