@@ -113,7 +113,8 @@ void cell_main(void) { char* body = h_recv(0); bytes[0] = body[0]; free(NULL); g
 // Pointers to globals, to blocks and to bodies, small ones and large ones, go through ints and keep all their bits.
 TEST(AprunHeap, PointersOfOldProgramsFitIntoInts) {
   const Folder folder;
-  const std::string program = folder.compile("low", R"(
+  const std::string program =
+      folder.compile("low", R"(
 #include <stdio.h>
 #include <stdlib.h>
 static char global[100000];
@@ -151,7 +152,7 @@ cell_main() {
   h_send(0, global, sizeof global);
   cell_exit(wrong);
 })",
-                                             "-std=gnu89 -w -Wno-return-type -include " TEST_INCLUDE "/aplib/compat/old.h");
+                     "-std=gnu89 -w -Wno-return-type -include " TEST_INCLUDE "/aplib/compat/old.h");
   for (const char* cells : {"1", "3", "64"}) {
     const Ended ended = aprun({"-n", cells, program});
     EXPECT_EQ(ended.status, 0) << ended.error;
