@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,66 @@ TEST_F(Cells, LeaveToProcessesWhatTheyCannotLoad) {
   const Ended none = apfarm({"/no/such/program", ":::", "a"});
   EXPECT_EQ(none.status, 1);
   EXPECT_NE(none.error.find("/no/such/program"), std::string::npos);
+}
+
+class Functions : public Cells {
+ protected:
+  Functions() {
+    const std::string source = folder_.write("f.c", R"(
+#include <stdlib.h>
+static int calls;
+double mean(double a, double b) { ++calls; return calls == 1 ? (a + b) / 2 : -1; }
+int sign(int value) { if (value == 9) abort(); return value < 0; }
+char* twice(const char* text) { static char all[100]; char* end = all; for (int i = 0; i < 2; ++i) for (const char* c = text; *c; ++c) *end++ = *c; return all; }
+)");
+    const std::string command = std::string(TEST_COMPILER) + " -shared -fPIC -O1 -o " + library() + " " + source;
+    EXPECT_EQ(std::system(command.c_str()), 0);
+  }
+  [[nodiscard]] std::string library() const { return folder_ / "libf.so"; }
+
+  Ended call(const std::string& signature, std::vector<std::string> words) const {
+    words.insert(words.begin(), {"-j1", "-q", "--joblog", "log", "--entry", signature, library()});
+    return apfarm(words);
+  }
+};
+
+TEST_F(Functions, OfAnyProgramFileAreCalledAsIfEachCallWereTheFirst) {
+  const Ended ended = call("mean(double,double)->double", {":::", "1", "5", ":::", "2", "0.5"});
+  EXPECT_EQ(ended.out, "mean = 1.5\nmean = 0.75\nmean = 3.5\nmean = 2.75\n") << ended.error;
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(call("twice(char*)->char*", {":::", "a b", "$x"}).out, "twice = a ba b\ntwice = $x$x\n");
+}
+
+TEST_F(Functions, HaveTheirResultAsStatusAndTakeOnlyTheirCallAlong) {
+  const Ended ended = call("sign(int)->int", {":::", "4", "-4", "9", "5"});
+  EXPECT_EQ(ended.status, 2) << ended.error;
+  std::vector<std::string> ends;
+  std::istringstream log(folder_.read("log"));
+  for (std::string line; std::getline(log, line);) {
+    std::istringstream words(line);
+    std::vector<std::string> fields;
+    for (std::string word; std::getline(words, word, '\t');) fields.push_back(word);
+    ends.push_back(fields.at(6) + " " + fields.at(7));
+  }
+  EXPECT_EQ(ends, (std::vector<std::string>{"Exitval Signal", "0 0", "1 0", "134 0", "0 0"}));
+}
+
+TEST_F(Functions, ThatCannotBeCalledAreNamed) {
+  const auto error = [&](const char* signature, std::vector<std::string> words) {
+    const Ended ended = call(signature, std::move(words));
+    EXPECT_EQ(ended.status, 1) << ended.error;
+    return ended.error;
+  };
+  EXPECT_NE(error("men(double,double)->double", {":::", "1"}).find("has no function men (did you mean mean?)"),
+            std::string::npos);
+  EXPECT_NE(error("sign(int)->int", {":::", "x"}).find("apfarm: --entry sign(int)->int: "), std::string::npos);
+  const Ended shell = apfarm({"--entry", "sign(int)->int", library() + " {} >nowhere", ":::", "1"});
+  EXPECT_NE(shell.error.find("-q takes the command's words"), std::string::npos) << shell.error;
+  const Ended none = apfarm({"--entry", "f()", "./nothing.so", ":::", "1"});
+  EXPECT_NE(none.error.find("./nothing.so: there is no such file"), std::string::npos) << none.error;
+  folder_.write("script", "#!/bin/sh\n");
+  const Ended script = apfarm({"--entry", "f()", "./script", ":::", "1"});
+  EXPECT_NE(script.error.find("./script: it is a script"), std::string::npos) << script.error;
 }
 
 }  // namespace

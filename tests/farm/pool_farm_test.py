@@ -124,6 +124,13 @@ class Words(PoolFarmTest):
         self.assertEqual(errors.count("/no/such"), 3, errors)
         self.assertRegex(errors, "apfarm: no host of the pool can be reached\n$")
 
+    def test_functions(self):
+        library = self.folder.path / "libf.so"
+        source = "static int calls; double half(double value) { return ++calls == 1 ? value / 2 : -1; }"
+        subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=source, text=True, check=True)
+        out, _ = self.run_it("-k", "--entry", "half(double)->double", library, ":::", *range(12))
+        self.assertEqual([float(line.removeprefix("half = ")) for line in out.splitlines()], [i / 2 for i in range(12)])
+
     def test_large_outputs_stay_whole(self):
         out, _ = self.run_it("-k", "head -c 3000000 /dev/zero | tr '\\0' {}", ":::", "a", "b", "c", "d")
         self.assertEqual(out, "".join(c * 3000000 for c in "abcd"))

@@ -96,6 +96,7 @@ struct CommandLine {
   std::string folder;
   std::vector<std::string> base_files;
   bool cells = false;
+  std::string entry;
   std::string timeout;
   std::string halt;
   std::string separator = "\\n";
@@ -110,6 +111,8 @@ void add_options(CLI::App& app, CommandLine& line) {
                  "Jobs at once, on each host: N, N% of the cores, +N, -N; 0: many. Default: 100%.");
   app.add_option("--in", line.pool, "Run jobs on the hosts of this pool (apctl up).");
   app.add_flag("--cells", line.cells, "Run programs as cells, without a process for each, where they can be loaded.");
+  app.add_option("--entry", line.entry,
+                 "Call a function of the program, such as solve(int,double)->double, with the other words.");
   app.add_option("--basefile,--bf", line.base_files, "With --in: a file or folder that goes to each host first.")
       ->allow_extra_args(false);
   app.add_option("--wd,--workdir", line.folder, "With --in: the folder in which jobs run.");
@@ -188,10 +191,15 @@ int run(int argc, char** argv) {
                                                                     .captures = !session.ungroup,
                                                                     .shell = usual_shell(),
                                                                     .owner = fmt::format("{}", ::getpid()),
-                                                                    .cells = line.cells}));
+                                                                    .cells = line.cells,
+                                                                    .entry = line.entry}));
   } else {
-    hosts = hosts_of_pool(
-        {.pool = line.pool, .jobs = line.jobs, .folder = line.folder, .cells = line.cells, .files = line.base_files});
+    hosts = hosts_of_pool({.pool = line.pool,
+                           .jobs = line.jobs,
+                           .folder = line.folder,
+                           .cells = line.cells,
+                           .entry = line.entry,
+                           .files = line.base_files});
   }
   return run_session(commands, inputs, session, std::move(hosts));
 }

@@ -106,10 +106,12 @@ JobCell::JobCell(const std::string& program, const std::vector<char*>& environme
                    JobStreams{.input = theirs.get(), .captures = false, .files = {}, .group = group});
 }
 
-bool JobCell::run(const JobOrder& order, int input, int output, int error) {
+bool JobCell::run(const JobOrder& order, const std::string& entry, int input, int output, int error) {
   launch::wire::Bytes bytes;
-  append_message(bytes,
-                 CellJob{.words = order.command.words, .sequence = order.sequence, .slot_number = order.slot_number});
+  append_message(
+      bytes,
+      CellJob{
+          .words = order.command.words, .sequence = order.sequence, .slot_number = order.slot_number, .entry = entry});
   const std::array<int, CellJob::descriptors> descriptors{input, output, error};
   // It has nothing else to do than to read.
   return os::send_message(socket_.get(), std::span(bytes).first(1), descriptors) &&
@@ -153,7 +155,7 @@ JobRunner::JobRunner(const Settings& settings)
       ends_(signals_as_file({SIGCHLD})),
       no_input_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       guard_(2 * settings.slots),
-      cell_program_(settings.cells ? cell_program() : ""),
+      cell_program_(settings.cells || !settings.entry.empty() ? cell_program() : ""),
       environment_(std::make_unique<Environment>(settings.owner)),
       slots_(settings.slots) {
   news_.came = slots_.size();
@@ -193,6 +195,14 @@ void JobRunner::begin(Slot& slot) {
     slot.start = wall_seconds();
   }
   if (begin_in_cell(slot)) return;
+  if (!settings_.entry.empty()) {
+    return conclude(slot, {.begun = true,
+                           .exit_value = 255,
+                           .problem = order.command.words.empty()
+                                          ? "what the shell would read differently is no function's argument: -q takes "
+                                            "the command's words as they are"
+                                          : "no cell can be started for it"});
+  }
   JobStreams streams{.input = order.input >= 0 ? order.input : no_input_.get(),
                      .captures = settings_.captures,
                      .files = std::move(slot.files),
@@ -222,7 +232,7 @@ bool JobRunner::begin_in_cell(Slot& slot) {
         outputs[i] = slot.files[i].get();
       }
       const int input = order.input >= 0 ? order.input : no_input_.get();
-      slot.in_cell = slot.cell->run(order, input, outputs[0], outputs[1]);
+      slot.in_cell = slot.cell->run(order, settings_.entry, input, outputs[0], outputs[1]);
       if (!slot.in_cell) end_cell(slot);
     }
   } catch (const Error&) {

@@ -39,7 +39,7 @@ class JobCell {
   JobCell(const std::string& program, const std::vector<char*>& environment, std::atomic<pid_t>* group);
 
   /// REQUIRES: it has none. False: it has gone.
-  [[nodiscard]] bool run(const JobOrder& order, int input, int output, int error);
+  [[nodiscard]] bool run(const JobOrder& order, const std::string& entry, int input, int output, int error);
   /// Readable when the job has ended.
   [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
   /// Nothing: it has not ended, or the process has.
@@ -63,6 +63,7 @@ class JobRunner final : public JobHost {
     std::string shell = "/bin/sh";
     std::string owner{};  ///< PARALLEL_PID
     bool cells = false;   ///< Programs that a cell can run need no process.
+    std::string entry{};  ///< Not empty: jobs are calls of this function, as of aprun --entry, and all run in cells.
   };
   explicit JobRunner(const Settings& settings);
   ~JobRunner() override;

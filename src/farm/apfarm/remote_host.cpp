@@ -388,7 +388,8 @@ std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings
                         .shell = shell == nullptr ? "" : shell,
                         .owner = fmt::format("{}", ::getpid()),
                         .silence = static_cast<std::uint64_t>(pool.cluster().options.peer_timeout.count()),
-                        .cells = settings.cells};
+                        .cells = settings.cells,
+                        .entry = settings.entry};
   const auto manifest = manifest_of(settings.files);
   const auto passed =
       std::make_shared<PassedFiles>(pool, hosts_that_pass(pool, manifest != nullptr), manifest, settings.folder);

@@ -15,7 +15,8 @@ struct PoolSettings {
   std::string pool{};
   std::string jobs{};                ///< On each host, as of -j.
   std::string folder{};              ///< In which jobs run; empty: the current one, where a host has it.
-  bool cells = false;                ///< As of JobRunner.
+  bool cells = false;                ///< As of JobRunner,
+  std::string entry{};               ///< and this, too.
   std::vector<std::string> files{};  ///< Of this computer, which all jobs find below that folder.
 };
 

@@ -126,13 +126,19 @@ class CellServer {
   CellEnded run_job(const CellJob& job) {
     const std::string file = job.words.empty() ? "" : found_program(job.words[0]);
     const std::optional<FileState> state = file.empty() ? std::nullopt : state_of(file);
-    if (!state || !why_not_loaded(file).empty()) return {};
+    if (!state) return refuse(job, "there is no such file");
+    if (const std::string why = why_not_loaded(file); !why.empty()) return refuse(job, "it " + why);
     Known& known = known_[file];
     if (known.programs == nullptr || known.state != *state) known = {*state, std::make_unique<KeptPrograms>()};
     JobSink sink;
     ProgramRun run;
     run.file = file;
     run.arguments = job.words;
+    if (!job.entry.empty()) {
+      run.entry = job.entry;
+      run.entry_arguments.assign(job.words.begin() + 1, job.words.end());
+      run.arguments.resize(1);
+    }
     run.variables = {{"PARALLEL_SEQ", fmt::format("{}", job.sequence)},
                      {"PARALLEL_JOBSLOT", fmt::format("{}", job.slot_number)}};
     try {
@@ -141,9 +147,17 @@ class CellServer {
       return {.loaded = true,
               .spent = !report.reason.empty() || programs_remain(machine_),
               .exit_value = static_cast<std::uint8_t>(status)};
-    } catch (const Error&) {
-      return {};  // it says so itself when it is executed
+    } catch (const Error& error) {
+      return refuse(job, error.what());
     }
+  }
+
+  /// A program says itself what is wrong when it is executed.
+  static CellEnded refuse(const CellJob& job, const std::string& why) {
+    if (job.entry.empty()) return {};
+    const std::string name = job.words.empty() ? "" : job.words[0];
+    static_cast<void>(os::write_all(STDERR_FILENO, fmt::format("apfarm: --entry {}: {}: {}\n", job.entry, name, why)));
+    return {.loaded = true, .exit_value = static_cast<std::uint8_t>(ExitStatus::usage)};
   }
 
   os::UniqueFd socket_;
