@@ -37,6 +37,7 @@ void share_cpus(std::uint32_t cells);
 ///   middle of the address space, where the cells' slots are.
 /// - libc's heap shall keep what programs free, and have large pages. Whoever sets `glibc.malloc.` something in
 ///   GLIBC_TUNABLES decides that alone.
+/// - Fences of all threads, in this process and on this host, are asked for while there is only one thread.
 void settle(char* const* argv) noexcept;
 /// Sees to it beforehand, in a process that is about to execute aprun, which then does not execute itself again.
 void settle_beforehand() noexcept;

@@ -3,13 +3,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/membarrier.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -26,6 +24,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/host_barrier.hpp"
 #include "base/os/local_socket.hpp"
 #include "base/os/time.hpp"
 #include "comm/job_key.hpp"
@@ -99,8 +98,6 @@ std::optional<SharedMemory> SharedMemory::open(const os::UniqueFd& descriptor, s
 
 namespace {
 
-bool membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
-
 bool rings(int descriptor) noexcept {
   pollfd one{descriptor, POLLIN, 0};
   return ::poll(&one, 1, 0) > 0;
@@ -116,9 +113,7 @@ void silence(int descriptor) noexcept {
 
 }  // namespace
 
-Bell::Bell()
-    : has_barrier_(membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)),
-      block_(SharedMemory::make(sizeof(ControlBlock))) {}
+Bell::Bell() : has_barrier_(os::host_barrier_register()), block_(SharedMemory::make(sizeof(ControlBlock))) {}
 
 void Bell::arm() noexcept {
   std::atomic<std::uint32_t>& asleep = block().asleep;
@@ -129,7 +124,7 @@ void Bell::arm() noexcept {
     asleep.store(++armed_ == 1 ? now + 1 : now + 2, std::memory_order_relaxed);
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);  // own store before own look
-  if (has_barrier_) membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+  if (has_barrier_) os::host_barrier();
 }
 
 void Bell::disarm() noexcept {

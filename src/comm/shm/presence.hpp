@@ -58,7 +58,7 @@ class SharedMemory {
 //   waker:    publish an entry, or room       FENCE (light)   look whether it is asleep, ring
 //
 // Either the sleeper sees what was published, or the waker sees that it is asleep. The heavy side pays for both:
-// MEMBARRIER_CMD_GLOBAL_EXPEDITED makes every running thread of every process that has registered pass a fence.
+// os::host_barrier() makes every running thread of every process that has registered pass a fence.
 // Where one of the two could not register, its waker pays with a real one.
 
 /// Thread safety: any thread.
