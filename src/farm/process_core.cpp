@@ -4,6 +4,7 @@
 // has said that it is of the same program; one that cannot be started costs no task.
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -30,6 +31,9 @@ namespace {
 
 /// A worker may keep a result for so long, to send several at once.
 constexpr Time results_kept = std::chrono::milliseconds(1);
+/// The dispatcher looks for news so long before it sleeps, where a worker is idle, whose processor it may use: to be
+/// woken takes as long as an empty task.
+constexpr Time looks_first = std::chrono::microseconds(50);
 /// A run that is of no use any more may go on for so long, before its worker is replaced.
 constexpr Time useless_run = std::chrono::milliseconds(100);
 /// Without room for a process, the dispatcher tries again after that.
@@ -164,15 +168,17 @@ class ProcessCore final : public Core {
     EndedTasks ended;
     for (;;) {
       std::optional<Time> until;
+      bool some_idle = false;
       {
         const std::lock_guard lock(mutex_);
         if (closing_) return;
         until = hand_out(ended);
+        some_idle = queue_.held() < crew_.size();
         asleep_ = true;
       }
       tell(ended);
       for (auto& [number, worker] : crew_) send_rest(worker);
-      wait(until);
+      wait(until, some_idle);
       receive(ended);
       replace_lost(ended);
       if (journal_) journal_->flush();  // before anybody sees the results
@@ -240,7 +246,7 @@ class ProcessCore final : public Core {
     worker.sent = 0;
   }
 
-  void wait(std::optional<Time> until) {
+  void wait(std::optional<Time> until, bool looks) {
     polled_.clear();
     polled_.push_back({event_.get(), POLLIN, 0});
     for (const auto& [number, worker] : crew_) {
@@ -248,8 +254,14 @@ class ProcessCore final : public Core {
       polled_.push_back({worker.child.channel.get(), wanted, 0});
     }
     for (const Worker& worker : starting_) polled_.push_back({worker.child.channel.get(), POLLIN, 0});
+    int ready = 0;
+    for (const Time end = now() + looks_first; looks && ready == 0 && now() < end;) {
+      ::sched_yield();
+      ready = ::poll(polled_.data(), polled_.size(), 0);
+    }
     const timespec left = os::timespec_of(until.value_or(Time{0}) - now());
-    if (::ppoll(polled_.data(), polled_.size(), until ? &left : nullptr, nullptr) < 0)
+    if (ready == 0) ready = ::ppoll(polled_.data(), polled_.size(), until ? &left : nullptr, nullptr);
+    if (ready < 0)
       for (pollfd& each : polled_) each.revents = 0;
     event_.clear();
     const std::lock_guard lock(mutex_);
