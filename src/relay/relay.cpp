@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -66,6 +68,11 @@ struct Relay::Impl : std::enable_shared_from_this<Relay::Impl> {
     std::function<void(const std::string&)> failed;
   };
 
+  struct Job {
+    comm::JobKey key;
+    std::function<void(const PairName&)> again;
+    std::set<std::pair<std::uint32_t, std::uint32_t>> joined{};  // Ever. The smaller number first.
+  };
   /// A look for another relay.
   struct Reach {
     std::string machine;
@@ -90,7 +97,7 @@ struct Relay::Impl : std::enable_shared_from_this<Relay::Impl> {
   void settle(std::uint64_t reach, const std::string& place);
 
   boost::asio::io_context& io;
-  std::map<std::string, comm::JobKey, std::less<>> jobs;
+  std::map<std::string, Job, std::less<>> jobs;
   std::map<PairName, std::shared_ptr<Alone>> alone;
   std::map<PairName, Dial> dials;
   std::map<std::uint64_t, Reach> reaches;
@@ -109,7 +116,7 @@ void Relay::Impl::begin() {
                                                  [this](std::string_view machine) {
                                                    const auto found = jobs.find(machine);
                                                    return found == jobs.end() ? std::nullopt
-                                                                              : std::optional(found->second);
+                                                                              : std::optional(found->second.key);
                                                  },
                                              .greeted_max = greeted_max};
   acceptor.emplace(
@@ -144,7 +151,11 @@ void Relay::Impl::come(const PairName& name, std::shared_ptr<Alone> end) {
   end->limit.async_wait([self = shared_from_this(), name, end](const error_code& error) {
     if (!error && end->socket.is_open()) self->give_up(name, end, "the other end has not come");
   });
-  if (!end->speaks) watch(name, end);
+  if (end->speaks) return;
+  watch(name, end);
+  const auto job = jobs.find(name.machine);
+  if (job != jobs.end() && job->second.again && job->second.joined.contains(std::minmax(name.self, name.peer)))
+    job->second.again(name);
 }
 
 /// Who waits says nothing: its connection has ended.
@@ -177,6 +188,8 @@ void Relay::Impl::join(const PairName& name, Alone& first, Alone& second) {
   if (!sockets[1]) return;  // the one that is left hears it by its end
   const std::uint64_t pair = next_pair++;
   pairs[pair] = name;
+  if (const auto job = jobs.find(name.machine); job != jobs.end())
+    job->second.joined.insert(std::minmax(name.self, name.peer));
   pumps.add(pair, std::move(sockets[0]), std::move(sockets[1]));
   ++counted.joined;
 }
@@ -206,7 +219,10 @@ Relay::~Relay() {
 
 void Relay::listen(os::UniqueFd socket) { impl_->acceptor->listen(std::move(socket)); }
 
-void Relay::add_job(const std::string& machine, const comm::JobKey& key) { impl_->jobs.insert_or_assign(machine, key); }
+void Relay::add_job(const std::string& machine, const comm::JobKey& key,
+                    std::function<void(const PairName& name)> again) {
+  impl_->jobs.insert_or_assign(machine, Impl::Job{key, std::move(again)});
+}
 
 void Relay::remove_job(const std::string& machine) {
   impl_->jobs.erase(machine);
@@ -242,7 +258,7 @@ void Relay::dial(const std::string& place, const PairName& name, std::function<v
   };
   auto call = std::make_unique<comm::connect::RelayCall>(impl->io,
                                                          comm::connect::RelayCall::Settings{.place = place,
-                                                                                            .key = job->second,
+                                                                                            .key = job->second.key,
                                                                                             .machine = name.machine,
                                                                                             .self = name.self,
                                                                                             .peer = name.peer,
@@ -273,7 +289,7 @@ void Relay::reach(const std::vector<std::string>& places, const std::string& mac
     reach.callers.push_back(std::make_unique<Caller>(
         impl->io,
         Caller::Settings{.places = {comm::connect::relay_place(place).value_or(Caller::Place{})},
-                         .key = job->second,
+                         .key = job->second.key,
                          .patience = reach_patience,
                          .attempt_max = reach_patience},
         std::move(events)));

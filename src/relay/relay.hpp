@@ -50,7 +50,9 @@ class Relay {
 
   /// Takes a socket that listens. Throws Error(failed).
   void listen(os::UniqueFd socket);
-  void add_job(const std::string& machine, const comm::JobKey& key);
+  /// `again` hears of ends that wait, of pairs that were joined before: who has dialled for them may do so again.
+  void add_job(const std::string& machine, const comm::JobKey& key,
+               std::function<void(const PairName& name)> again = {});
   /// All its pairs end.
   void remove_job(const std::string& machine);
   /// Calls another relay at `place` as the end of `name.self`: behind that is `name.peer`, for whose end the connection

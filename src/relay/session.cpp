@@ -79,7 +79,10 @@ void Session::Impl::take(const std::string& text) {
     words >> machine >> hex;
     const auto key = comm::JobKey::from_hex(hex);
     if (!key || machine.size() > comm::Introduction::machine_bytes_max) return say("wrong job");
-    relay.add_job(machine, *key);
+    relay.add_job(machine, *key, [weak = weak_from_this()](const PairName& name) {
+      if (const auto self = weak.lock(); self && !self->over)
+        self->say(fmt::format("again {} {} {}", name.machine, name.self, name.peer));
+    });
     jobs.push_back(machine);
   } else if (verb == "dial") {
     dial(words);

@@ -8,9 +8,9 @@
 //   status                          "aprelay count NAME NUMBER" lines, then "aprelay end"
 //
 // The relay begins with "aprelay ready ENDPOINT,...", says "aprelay failed MACHINE SELF PEER WHY" when a dial comes to
-// nothing, "aprelay reached MACHINE TAG PLACE" after a look, without a place if none answers, and "aprelay wrong WHAT"
-// of a line that it does not understand. Each of its lines begins with "aprelay ", so that what a login shell prints
-// before is told apart.
+// nothing, "aprelay again MACHINE SELF PEER" when the end of SELF has come once more and waits, "aprelay reached
+// MACHINE TAG PLACE" after a look, without a place if none answers, and "aprelay wrong WHAT" of a line that it does not
+// understand. Each of its lines begins with "aprelay ", so that what a login shell prints before is told apart.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

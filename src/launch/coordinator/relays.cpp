@@ -116,7 +116,6 @@ void Relays::ended(std::size_t relay, const std::string& why) {
   if (!stood || !resume_time_ || (one.ended && Clock::now() - *one.ended >= *resume_time_)) return events_.lost(words);
   if (!one.ended) {
     one.ended = Clock::now();
-    has_lost_one_ = true;
     events_.started_anew(words);
   }
   if (!one.pause) one.pause = std::make_unique<wire::Timer>(loop_);
@@ -142,9 +141,7 @@ void Relays::stands_again(std::size_t relay, const std::vector<std::string>& end
   }
   one.ended.reset();
   for (const Chain& chain : chains_) {
-    if (chain.first_relay != relay && chain.second_relay != relay && relay != 0) continue;
-    std::erase_if(direct_, [&](const Chain& each) { return each.first == chain.first && each.second == chain.second; });
-    connect_or_wait(chain);
+    if (chain.first_relay == relay || chain.second_relay == relay || relay == 0) join_again(chain);
   }
 }
 
@@ -155,6 +152,7 @@ void Relays::said(std::size_t relay, const std::string& line) {
   words >> verb >> machine;
   if (verb == "reached") return take_look(relay, words);
   if (verb == "failed") take_failure(relay, words);
+  if (verb == "again") take_again(relay, words);
 }
 
 /// Each gateway's relay looks for all others.
@@ -194,12 +192,35 @@ void Relays::take_failure(std::size_t relay, std::istringstream& words) {
   });
   if (chain == direct_.end()) {
     // One that was joined again may have been called twice. Whether a pair is lost, its processes say.
-    if (has_lost_one_) return;
+    if (joins_again_) return;
     return events_.lost(fmt::format("relay {} does not join processes {} and {}: {}", names_[relay], self, peer, why));
   }
   const Chain again = *chain;
   direct_.erase(chain);
   connect_here(again);
+}
+
+/// The end of a process waits at its relay, for a chain that was joined before.
+void Relays::take_again(std::size_t relay, std::istringstream& words) {
+  std::uint32_t self = 0;
+  std::uint32_t peer = 0;
+  words >> self >> peer;
+  const auto is_meant = [&](const Chain& each) {
+    return (each.first == self && each.second == peer && each.first_relay == relay) ||
+           (each.second == self && each.first == peer && each.second_relay == relay);
+  };
+  const auto chain = std::ranges::find_if(chains_, is_meant);
+  if (!words || chain == chains_.end()) return;
+  again_.insert({self, peer});
+  if (again_.contains({peer, self})) join_again(*chain);
+}
+
+void Relays::join_again(const Chain& chain) {
+  joins_again_ = true;
+  again_.erase({chain.first, chain.second});
+  again_.erase({chain.second, chain.first});
+  std::erase_if(direct_, [&](const Chain& each) { return each.first == chain.first && each.second == chain.second; });
+  connect_or_wait(chain);
 }
 
 bool Relays::ready() const {

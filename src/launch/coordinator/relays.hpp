@@ -4,7 +4,8 @@
 // serves processes on this computer. So the launcher listens on loopback alone.
 //
 // One that is lost while the machine runs is started anew where it was, at the port that it had. The processes' long
-// links, which were cut, call there again, and the chains that it was in are joined again.
+// links, which were cut, call there again, and the chains that it was in are joined again. So is a chain of which both
+// ends come again: what was between its relays has broken, or its processes want one more connection.
 #pragma once
 
 #include <chrono>
@@ -14,7 +15,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/job_key.hpp"
@@ -83,6 +86,8 @@ class Relays {
   void look_around();
   void take_look(std::size_t relay, std::istringstream& words);
   void take_failure(std::size_t relay, std::istringstream& words);
+  void take_again(std::size_t relay, std::istringstream& words);
+  void join_again(const Chain& chain);
   /// False: it is not known yet whether the gateways reach each other.
   bool connect(const Chain& chain);
   void connect_or_wait(const Chain& chain);
@@ -100,7 +105,9 @@ class Relays {
   std::vector<Chain> direct_;   // From gateway to gateway.
   std::vector<Chain> chains_;   // All.
   std::optional<std::chrono::nanoseconds> resume_time_;
-  bool has_lost_one_ = false;  // And started it anew.
+  /// Ends that have come again, of chains whose other end has not: the process, and whom it wants.
+  std::set<std::pair<std::uint32_t, std::uint32_t>> again_;
+  bool joins_again_ = false;  // Some chain was.
 };
 
 }  // namespace aplib::launch::coordinator

@@ -4,13 +4,16 @@
 where aprun runs is behind a NAT of its own. Both sites have the same private addresses, as many have.
 
     reach_test.py BIN [NAME]         BIN has aprun, apctl, apcc and wan"""
+import contextlib
 import json
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -200,8 +203,20 @@ class Reach(unittest.TestCase):
         self.assertEqual(line, "all run\n", process.stderr.read() if not line else "")
         own, = (pid for pid, line in namespaces.processes().items() if line.endswith("--session --loopback"))
         os.kill(own, signal.SIGSTOP)  # nothing goes by it
+        # What is between the two relays breaks, again and again.
+        chance = random.Random(16)
+
+        def cut():
+            gateway, other = chance.sample([s.login1, s.login2], 2)
+            return gateway.run(["ss", "-HKt", "state", "established", "dst", other.address], stdout=subprocess.PIPE,
+                               check=True).stdout  # fmt: skip
+
+        for _ in range(5):
+            time.sleep(chance.uniform(0.05, 0.4))
+            self.assertTrue(namespaces.wait_until(cut, PATIENCE / 4))
         self.assertEqual(process.stdout.readline(), "all done\n")
-        os.kill(own, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # the machine may have ended it
+            os.kill(own, signal.SIGCONT)
         self.assertEqual(self.finish(process)[0], 0)
 
     def test_reverse(self):
