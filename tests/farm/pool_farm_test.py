@@ -240,6 +240,16 @@ class Deaths(PoolFarmTest):
         self.assertEqual(out.count("\n"), 200)
         self.assertLess(out.count("/c\n"), 40)
 
+    def test_copies_of_what_hangs(self):
+        # One host has not begun to work before others have ended some jobs, and never ends one.
+        hangs = self.folder.path / "a"
+        job = f'case $PWD in {hangs}) echo $$ >>{hangs}/pids; sleep 1000;; *) sleep 0.05; echo {{}};; esac'
+        out, _ = self.run_it("-k", "--copies", "--joblog", "log", job, ":::", *range(30))
+        self.assertEqual(out, "".join(f"{i}\n" for i in range(30)))
+        self.assertEqual({host for host, _, _ in self.joblog().values()}, {"b", "c"})
+        self.assertGreater(len((hangs / "pids").read_text().split()), 0)
+        self.check_nothing_left()
+
     def test_all_lost(self):
         made = self.start("sleep 0.3; echo {}", ":::", "1", "2", "3", "4")
         self.assertTrue(namespaces.wait_until(lambda: len(with_words("sleep 0.3")) >= 4, PATIENCE))

@@ -134,6 +134,7 @@ void add_options(CLI::App& app, CommandLine& line) {
   app.add_flag("--resume-failed", line.resume_failed, "Leave out the jobs that did not fail, by the joblog.");
   app.add_option("--retries", session.tries, "Run a failing job so many times at most.")
       ->check(CLI::Range(1, 1'000'000));
+  app.add_flag("--copies", session.copies, "At the end, idle slots run once more what others have for long.");
   app.add_option("--timeout", line.timeout, "End a job that runs for longer: seconds, or with m, h, d.");
   app.add_option("--halt", line.halt, "never, or now|soon,fail|success|done=N or N%.");
   app.add_flag("--bar", session.bar, "Show how far it is, on standard error.");

@@ -82,6 +82,7 @@ std::uint64_t outputs_max() {
 struct Job {
   std::uint64_t sequence = 0;
   std::vector<std::string> values{};
+  unsigned runs = 0;  // at this time
 };
 
 /// A job that has ended, until it is printed.
@@ -92,10 +93,9 @@ struct Ended {
   bool timed_out = false;
 };
 
-/// A job that a host has.
+/// A run of a job, which a host has.
 struct Given {
   TaskNumber task = 0;
-  Job job{};
   JobRecord record{};
   bool stopping = false;
   bool timed_out = false;
@@ -125,7 +125,8 @@ class Session {
         signals_(signals_as_file({SIGINT, SIGTERM, SIGHUP})),
         printer_(signals_.get()),
         is_far_(hosts.front()->name() != ":"),
-        queue_({.batch_max = is_far_ ? std::uint32_t{ready_for_far / 2} : 1, .copies = false}),
+        queue_(
+            {.batch_max = is_far_ ? std::uint32_t{ready_for_far / 2} : 1, .copies = options.copies, .copies_max = 1}),
         outputs_max_(options.keep_order ? outputs_max() : UINT64_MAX),
         tally_("apfarm", options.title) {
     ::signal(SIGPIPE, SIG_IGN);
@@ -157,7 +158,8 @@ class Session {
   }
 
  private:
-  [[nodiscard]] bool is_over() const { return running_ == 0 && (closing_ || (inputs_ended_ && queue_.held() == 0)); }
+  /// What still runs when all jobs have ended, is of no use, and ends with its host's work.
+  [[nodiscard]] bool is_over() const { return closing_ ? running_ == 0 : inputs_ended_ && queue_.held() == 0; }
   [[nodiscard]] int status() const {
     if (halt_status_) return *halt_status_;
     return static_cast<int>(std::min<std::uint64_t>(failed_, 101));
@@ -217,17 +219,17 @@ class Session {
   }
 
   void give(Slot& slot, TaskNumber task) {
-    const auto waiting = jobs_.find(task);
-    Given& given = slot.jobs.emplace_back(Given{.task = task, .job = std::move(waiting->second)});
-    jobs_.erase(waiting);
+    Job& job = jobs_.at(task);
+    Command command = commands_.make(job.values, job.sequence, slot.number);
+    slot.jobs.push_back(
+        {.task = task, .record = {.sequence = job.sequence, .host = slot.host->name(), .command = command.text}});
     ++running_;
-    Command command = commands_.make(given.job.values, given.job.sequence, slot.number);
-    given.record = {.sequence = given.job.sequence, .host = slot.host->name(), .command = command.text};
     // As GNU Parallel does: the first job may read what nobody else reads.
-    const bool reads = given.job.sequence == 1 && !inputs_.reads_standard_input() && ::isatty(STDIN_FILENO) == 0;
+    const bool is_copy = job.runs++ != 0;
+    const bool reads = job.sequence == 1 && !is_copy && !inputs_.reads_standard_input() && ::isatty(STDIN_FILENO) == 0;
     if (options_.verbose) launch::tell_user("", command.text);
     slot.host->give(slot.place, {.task = task,
-                                 .sequence = given.job.sequence,
+                                 .sequence = job.sequence,
                                  .slot_number = slot.number,
                                  .command = std::move(command),
                                  .input = reads ? STDIN_FILENO : -1});
@@ -287,12 +289,18 @@ class Session {
   void pass_time() {
     Actions actions;
     queue_.tick(time_now(), actions);
+    stop_runs(actions);
+  }
+
+  void stop_runs(const Actions& actions) {
     for (const Action& action : actions) {
-      Slot& slot = slots_.at(action.worker);
-      const auto given = std::ranges::find(slot.jobs, action.task, &Given::task);
-      if (given == slot.jobs.end() || given->stopping) continue;
-      given->stopping = given->timed_out = true;
-      slot.host->stop(slot.place, given->task, Stop::term);
+      const auto slot = slots_.find(action.worker);
+      if (action.kind != Action::Kind::stop || slot == slots_.end()) continue;
+      const auto given = std::ranges::find(slot->second.jobs, action.task, &Given::task);
+      if (given == slot->second.jobs.end() || given->stopping) continue;
+      given->stopping = true;
+      given->timed_out = action.outcome == Outcome::timed_out;
+      slot->second.host->stop(slot->second.place, given->task, Stop::term);
     }
   }
 
@@ -336,10 +344,11 @@ class Session {
       Actions actions;
       std::unordered_map<TaskNumber, JobRecord> records;
       for (Given& given : slot.jobs) {
-        jobs_.emplace(given.task, std::move(given.job));
+        if (const auto job = jobs_.find(given.task); job != jobs_.end()) --job->second.runs;
         records.emplace(given.task, std::move(given.record));
       }
       queue_.died(worker, actions);
+      stop_runs(actions);
       for (const Action& action : actions) {
         if (action.kind == Action::Kind::ended) give_up(action, std::move(records.at(action.task)));
       }
@@ -386,30 +395,35 @@ class Session {
     Given given = std::move(*found);
     slot.jobs.erase(found);
     --running_;
-    Ended ended{std::move(given.job), std::move(given.record), std::move(end.files), given.timed_out};
+    Ended ended{{}, std::move(given.record), std::move(end.files), given.timed_out};
     ended.record.start = end.start;
     ended.record.runtime = std::chrono::duration<double>(end.ran).count();
     ended.record.exit_value = end.exit_value;
     ended.record.signal = end.signal;
-    if (!end.problem.empty()) launch::tell_user("apfarm", launch::printable(end.problem));
     const Outcome outcome = ended.timed_out                    ? Outcome::timed_out
                             : ended.record.good() && end.begun ? Outcome::done
                                                                : Outcome::failed;
     Actions actions;
     const auto verdict = queue_.finished(worker, given.task, outcome, end.ran, time_now(), actions);
+    stop_runs(actions);
+    if (verdict == Queue::Verdict::stale) return;
+    if (!end.problem.empty()) launch::tell_user("apfarm", launch::printable(end.problem));
+    const auto job = jobs_.find(given.task);
+    --job->second.runs;
     // The session ends: this is not how the job ends.
     if (closing_ && (!end.begun || (given.stopping && !given.timed_out))) return;
     if (verdict == Queue::Verdict::again) {
       if (ended.timed_out) tell_timeout(ended);
-      jobs_.emplace(given.task, std::move(ended.job));
       return;
     }
+    ended.job = std::move(job->second);
+    jobs_.erase(job);
     finish(std::move(ended));
   }
 
   static void tell_timeout(const Ended& ended) {
     launch::tell_user("apfarm", fmt::format("job {} was ended, because it ran longer than --timeout: {}",
-                                            ended.job.sequence, ended.record.command));
+                                            ended.record.sequence, ended.record.command));
   }
 
   /// The job has ended.
@@ -543,7 +557,7 @@ class Session {
   std::set<unsigned> free_numbers_;  // of slots
   std::vector<pollfd> waits_;
   std::vector<std::size_t> waits_end_;                             // by host, in waits_
-  std::unordered_map<TaskNumber, Job> jobs_;                       // that wait
+  std::unordered_map<TaskNumber, Job> jobs_;                       // all that the queue holds
   std::map<std::uint64_t, std::optional<Ended>> waiting_outputs_;  // by sequence; nothing: it need not run
   std::optional<Joblog> joblog_;
   std::uint64_t outputs_max_;

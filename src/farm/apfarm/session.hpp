@@ -39,7 +39,8 @@ enum class Resume : std::uint8_t {
 struct SessionOptions {
   std::string title{};  ///< What apctl web calls it.
   unsigned tries = 1;
-  Time timeout{0};  ///< 0: none.
+  Time timeout{0};      ///< 0: none.
+  bool copies = false;  ///< Idle slots run what others have for long, when nothing waits; the first to end counts.
   bool keep_order = false;
   bool tag = false;
   bool ungroup = false;
