@@ -70,6 +70,8 @@ TEST(Apfarm, ReplacesWhatGnuParallelReplaces) {
   EXPECT_EQ(output_of({"-k", "echo", "[{}]"}, "a\n\nb"), "[a]\n[]\n[b]\n");
   EXPECT_EQ(output_of({"-k", "-0", "printf", "%s,"}, std::string("a\nb\0c d\0", 8)), "a\nb,c d,");
   EXPECT_EQ(output_of({"-k", "-N2", "echo", "{2}", "{1}", ":::", "a", "b", "c"}), "b a\nc\n");
+  EXPECT_EQ(output_of({"-k", "--colsep", ", ", "echo", "{2}-{1}"}, "a, b\nc, \n"), "b-a\n-c\n");
+  EXPECT_EQ(output_of({"-k", "-C", "\\t", "echo", "{3} {1} {}", ":::", "a\tb b\tc", ":::", "d"}), "c a a b b c d\n");
   EXPECT_EQ(output_of({"-k", "-I", ",,", "echo", ",,{}", ":::", "a"}), "a{}\n");
 }
 

@@ -4,6 +4,7 @@
 
     pool_farm_test.py BIN [NAME]         BIN has apfarm, apctl and apkeeper
     TEST_FARM_KILLS=60 pool_farm_test.py BIN Deaths        a worker is killed each second, for a minute"""
+import contextlib
 import json
 import os
 import random
@@ -65,10 +66,9 @@ class PoolFarmTest(unittest.TestCase):
         self.assertEqual((done.stdout, done.stderr), ("pool p: 3 hosts stand ready\n", ""))
 
     def end_all(self):
-        for pid in with_words("apkeeper"):
-            os.kill(pid, signal.SIGKILL)
-        for pid in workers():
-            os.kill(pid, signal.SIGKILL)
+        for pid in [*with_words("apkeeper"), *workers()]:
+            with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
+                os.kill(pid, signal.SIGKILL)
         subprocess.run(["rm", "-rf", "/run/aptest/aplib"], check=True)
 
     def start(self, *words, jobs="2", cwd=None):
@@ -171,6 +171,50 @@ class Words(PoolFarmTest):
         self.assertEqual([each.st_ino for each in after], [each.st_ino for each in before], "what is the same is kept")
         _, errors = self.run_it("--basefile", "/no/such", "true", ":::", "1", status=255)
         self.assertRegex(errors, "^apfarm: --basefile: .*/no/such")
+
+    def left_on_hosts(self):
+        return sorted(str(path.relative_to(self.folder.path)) for host in HOSTS
+                      for path in (self.folder.path / host).rglob("*") if path.is_file() and not path.is_symlink())
+
+    def test_files_of_jobs(self):
+        source = self.folder.path / "here"
+        (source / "in").mkdir(parents=True)
+        for i in range(30):
+            (source / "in" / f"{i}.txt").write_bytes(f"{i}\n".encode() * (100_000 if i % 10 == 0 else 1))
+        before = self.left_on_hosts()
+        command = "mkdir -p out; wc -l <{} >out/{/.} && cat {} >>out/{/.}"
+        made = self.start("-k", "--trc", "out/{/.}", command, ":::", *(f"in/{i}.txt" for i in range(30)), cwd=source)
+        out, errors = made.communicate(timeout=PATIENCE)
+        self.assertEqual((made.returncode, out), (0, ""), errors)
+        for i in range(30):
+            data = (source / "in" / f"{i}.txt").read_bytes()
+            self.assertEqual((source / "out" / str(i)).read_bytes(), f"{data.count(10)}\n".encode() + data)
+        self.assertEqual(self.left_on_hosts(), before, "all is removed")
+
+        # A folder goes and comes; without --cleanup it stays.
+        made = self.start("--tf", "in", "--return", "all-{}", "cp -r in all-{}", ":::", "a", "b", cwd=source)
+        self.assertEqual(made.communicate(timeout=PATIENCE), ("", ""))
+        self.assertEqual(len(list((source / "all-a").iterdir())), 30)
+        self.assertEqual((source / "all-b" / "3.txt").read_text(), "3\n")
+        self.assertIn("/in/3.txt", "".join(self.left_on_hosts()))
+
+    def test_files_of_jobs_that_are_not_there(self):
+        source = self.folder.path / "here"
+        source.mkdir()
+        (source / "a").write_text("a\n")
+        words = ("-k", "--joblog", self.folder.path / "log")
+        made = self.start(*words, "--transfer", "cat {}", ":::", "a", "no/such", cwd=source)
+        out, errors = made.communicate(timeout=PATIENCE)
+        self.assertEqual((made.returncode, out), (1, "a\n"))
+        self.assertRegex(errors, "^apfarm: --transferfile: .*no/such")
+        self.assertEqual(self.joblog()[2][1:], (255, 0))
+        made = self.start("--return", "{}.out", "test {} = a && touch a.out; test {} != c", ":::", *"abc", cwd=source)
+        out, errors = made.communicate(timeout=PATIENCE)
+        self.assertEqual((made.returncode, (source / "a.out").exists()), (2, True), errors)
+        self.assertRegex(errors, "(?s)^apfarm: .*b.out", "a job that did well without its result has failed")
+        self.assertNotIn("c.out", errors)
+        made = self.start("--return", "../x", "true", ":::", "1", cwd=source)
+        self.assertRegex(made.communicate(timeout=PATIENCE)[1], "../x is not below the current folder")
 
     def test_interrupt(self):
         made = self.start("echo {}; sleep 76", ":::", "1", "2", "3")

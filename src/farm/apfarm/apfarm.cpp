@@ -46,12 +46,17 @@ Time parse_seconds(const std::string& text) {
   return Time(static_cast<Time::rep>(seconds * factor * 1e9));
 }
 
+std::string unescaped(const std::string& text) {
+  if (text == "\\0") return {'\0'};
+  if (text == "\\n") return "\n";
+  if (text == "\\t") return "\t";
+  return text;
+}
+
 char parse_separator(const std::string& text) {
-  if (text == "\\0") return '\0';
-  if (text == "\\n") return '\n';
-  if (text == "\\t") return '\t';
-  if (text.size() != 1) refuse(fmt::format("-d \"{}\": use one character, or \\n, \\t or \\0", text));
-  return text[0];
+  const std::string separator = unescaped(text);
+  if (separator.size() != 1) refuse(fmt::format("-d \"{}\": use one character, or \\n, \\t or \\0", text));
+  return separator[0];
 }
 
 struct Words {
@@ -95,6 +100,11 @@ struct CommandLine {
   std::string pool;
   std::string folder;
   std::vector<std::string> base_files;
+  std::vector<std::string> sent_files;
+  std::vector<std::string> returned_files;
+  std::vector<std::string> moved_files;  // --trc
+  bool transfer = false;
+  bool cleanup = false;
   bool cells = false;
   std::string entry;
   std::string timeout;
@@ -115,11 +125,19 @@ void add_options(CLI::App& app, CommandLine& line) {
                  "Call a function of the program, such as solve(int,double)->double, with the other words.");
   app.add_option("--basefile,--bf", line.base_files, "With --in: a file or folder that goes to each host first.")
       ->allow_extra_args(false);
+  app.add_option("--transferfile,--tf", line.sent_files, "With --in: a file or folder that goes to the job first.")
+      ->allow_extra_args(false);
+  app.add_flag("--transfer", line.transfer, "The same as --transferfile {}.");
+  app.add_option("--return", line.returned_files, "With --in: a file or folder that comes back from the job.")
+      ->allow_extra_args(false);
+  app.add_flag("--cleanup", line.cleanup, "Remove files of --transferfile and --return when the job has ended.");
+  app.add_option("--trc", line.moved_files, "The same as --transfer --return FILE --cleanup.")->allow_extra_args(false);
   app.add_option("--wd,--workdir", line.folder, "With --in: the folder in which jobs run.");
   app.add_option("-a,--arg-file", line.files, "A file of values, one a line; -: standard input.")
       ->allow_extra_args(false);
   app.add_flag("-0,--null", line.null, "Values end with a zero byte.");
   app.add_option("-d,--delimiter", line.separator, "Values end with this character.");
+  app.add_option("-C,--colsep", line.inputs.columns, "Lines have several values, {1} {2} ..., with this text between.");
   app.add_option("-N,-n,--max-args", line.inputs.group, "Values for each job.")->check(CLI::Range(1, 1'000'000));
   app.add_option("-I", line.command.placeholder, "What stands for the value, in place of {}.");
   app.add_flag("-q,--quote", line.command.quote, "The command's words are literal, for the shell too.");
@@ -139,6 +157,17 @@ void add_options(CLI::App& app, CommandLine& line) {
   app.add_option("--halt", line.halt, "never, or now|soon,fail|success|done=N or N%.");
   app.add_flag("--bar", session.bar, "Show how far it is, on standard error.");
   app.add_flag("--progress", session.progress, "Show the numbers of jobs, on standard error.");
+}
+
+FileTemplates files_of(CommandLine& line) {
+  FileTemplates files{.cleanup = line.cleanup || !line.moved_files.empty()};
+  if (line.transfer || !line.moved_files.empty()) line.sent_files.emplace_back("{}");
+  line.returned_files.insert(line.returned_files.end(), line.moved_files.begin(), line.moved_files.end());
+  for (const std::string& each : line.sent_files)
+    files.sends.push_back(CommandTemplate::of_name(each, line.command.placeholder));
+  for (const std::string& each : line.returned_files)
+    files.returns.push_back(CommandTemplate::of_name(each, line.command.placeholder));
+  return files;
 }
 
 int run(int argc, char** argv) {
@@ -185,6 +214,8 @@ int run(int argc, char** argv) {
     refuse(fmt::format("unknown option {}; run with --help for those there are", words.command[0]));
   session.title = words.command.empty() ? "commands" : fmt::format("{}", fmt::join(words.command, " "));
   const CommandTemplate commands(words.command, line.command);
+  session.files = files_of(line);
+  line.inputs.columns = unescaped(line.inputs.columns);
   Inputs inputs(std::move(words.sources), line.inputs);
   std::vector<std::unique_ptr<JobHost>> hosts;
   if (line.pool.empty()) {

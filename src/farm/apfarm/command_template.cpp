@@ -49,6 +49,13 @@ CommandTemplate::CommandTemplate(const std::vector<std::string>& words, const St
   plain_ = quotes_values_ && is_plain();
 }
 
+CommandTemplate CommandTemplate::of_name(const std::string& text, const std::string& placeholder) {
+  CommandTemplate name;
+  name.quotes_values_ = false;
+  name.add_text(text, placeholder);
+  return name;
+}
+
 /// What stands between the braces: "", ".", "/", "//", "/.", "#", "%", or a number before one of the first five.
 bool CommandTemplate::parse_placeholder(std::string_view inside, Piece& piece) {
   if (inside == "#" || inside == "%") {
@@ -191,6 +198,11 @@ Command CommandTemplate::make(const std::vector<std::string>& values, std::uint6
   }
   if (!plain_) command.words.clear();
   return command;
+}
+
+std::string CommandTemplate::make_name(const std::vector<std::string>& values, std::uint64_t sequence,
+                                       unsigned slot) const {
+  return make(values, sequence, slot).text;
 }
 
 }  // namespace aplib::farm

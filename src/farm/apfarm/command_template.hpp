@@ -28,9 +28,17 @@ class CommandTemplate {
   /// behind the command. Throws Error(bad_option) for what is not known here.
   CommandTemplate(const std::vector<std::string>& words, const Style& style);
 
+  /// Of a file's name, which nobody quotes and no value is appended to.
+  static CommandTemplate of_name(const std::string& text, const std::string& placeholder);
+
   [[nodiscard]] Command make(const std::vector<std::string>& values, std::uint64_t sequence, unsigned slot) const;
+  /// REQUIRES: of_name().
+  [[nodiscard]] std::string make_name(const std::vector<std::string>& values, std::uint64_t sequence,
+                                      unsigned slot) const;
 
  private:
+  CommandTemplate() = default;
+
   enum class Kind : std::uint8_t { literal, values, sequence, slot };
   enum class Cut : std::uint8_t { none, extension, folder, name, folder_and_extension };
   struct Piece {

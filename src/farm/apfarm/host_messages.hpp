@@ -6,6 +6,7 @@
 //     FilePiece ...          <->    FilePiece ...               a transfer (launch/files) of what all jobs need
 //                             <-    WorkerReady
 //     RunJob ... StopJob ...  ->
+//     JobFile ...            <->    JobFile ...                 a transfer of what one job needs, or has made
 //                             <-    JobOutput ... JobEnded      of one job after the other
 //                             <-    Beat                        where nothing else is said for long
 //
@@ -23,7 +24,7 @@
 
 namespace aplib::farm {
 
-inline constexpr std::uint32_t worker_version = 2;
+inline constexpr std::uint32_t worker_version = 3;
 /// Of a job's output in one message.
 inline constexpr std::size_t output_piece = std::size_t{64} << 10;
 /// A worker beats so often in the time after which its silence means that it is lost.
@@ -34,6 +35,7 @@ enum class WorkMessage : std::uint8_t {
   run_job,
   stop_job,
   file_piece,
+  job_file,
   beat,
   worker_ready,
   job_output,
@@ -65,9 +67,26 @@ struct RunJob {
   std::uint32_t slot_number = 0;
   std::string text{};
   std::vector<std::string> words{};
+  bool has_files = false;              ///< A transfer follows.
+  std::vector<std::string> returns{};  ///< As in JobFileNames,
+  bool cleanup = false;                ///< and this, too.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.task, self.slot, self.sequence, self.slot_number, self.text, self.words);
+    fields(self.task, self.slot, self.sequence, self.slot_number, self.text, self.words, self.has_files, self.returns,
+           self.cleanup);
+  }
+};
+
+/// To the worker until the job begins, and from it when the job has ended; the other way what the receiver says. After
+/// the job's end, and for others, it says nothing.
+struct JobFile {
+  static constexpr WorkMessage type = WorkMessage::job_file;
+  std::uint64_t task = 0;
+  std::uint32_t slot = 0;
+  std::span<const std::byte> bytes{};
+  template <class Self, class Fields>
+  static void list(Self& self, Fields&& fields) {
+    fields(self.task, self.slot, self.bytes);
   }
 };
 

@@ -13,8 +13,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,10 +26,15 @@
 #include "base/os/time.hpp"
 #include "farm/apfarm/host_messages.hpp"
 #include "farm/apfarm/job_runner.hpp"
+#include "farm/apfarm/moved_files.hpp"
+#include "launch/files/manifest.hpp"
 #include "launch/files/receiver.hpp"
-#include "launch/this_host.hpp"
+#include "launch/files/sender.hpp"
 
 namespace aplib::farm {
+
+namespace files = launch::files;
+
 namespace {
 
 /// Outputs that may wait for their way to apfarm: each is two files.
@@ -34,11 +42,23 @@ constexpr std::size_t unsent_max = 128;
 /// Bounds of the time between beats, whatever apfarm says.
 constexpr Time pause_least = std::chrono::milliseconds(25);
 constexpr Time pause_most = std::chrono::hours(1);
+/// Of a job that could not begin, or whose files could not be moved.
+constexpr int not_started_value = 255;
 
 /// The end of a job on its way.
 struct Unsent {
   JobEnd end;
   std::array<off_t, 2> sent{};  // of its files
+};
+
+/// A job with files of its own.
+struct MovingJob {
+  RunJob job{};
+  std::optional<files::Receiver> receiver{};  ///< Before it begins, while they come.
+  std::shared_ptr<files::Manifest> returned{};
+  std::vector<files::Entry> came{};       ///< What is to be removed of them afterwards.
+  std::optional<files::Sender> sender{};  ///< When it has ended, while they go.
+  JobEnd end{};                           ///< How; told when they have gone.
 };
 
 class Worker {
@@ -53,7 +73,7 @@ class Worker {
       if (runner_) {
         HostNews news;
         runner_->work(time_now(), {}, news);
-        for (JobEnd& end : news.ends) unsent_.push_back({.end = std::move(end)});
+        for (JobEnd& end : news.ends) conclude(std::move(end));
       }
       if (begin_ && bytes_.empty() && time_now() - said_ >= beat_pause_) say(Beat{});
       if (!speak()) return;
@@ -94,19 +114,121 @@ class Worker {
     if (type == WorkMessage::run_job) {
       auto job = stream_.next<RunJob>();
       if (!job || !runner_ || job->slot >= slots_) return false;
-      runner_->give(job->slot, {.task = job->task,
-                                .sequence = job->sequence,
-                                .slot_number = job->slot_number,
-                                .command = {.text = std::move(job->text), .words = std::move(job->words)}});
+      if (job->has_files || !job->returns.empty()) {
+        moving_.erase({job->task, job->slot});
+        MovingJob& moving = moving_[{job->task, job->slot}];
+        moving.job = *job;
+        if (job->has_files) {
+          moving.receiver.emplace(receiver_settings(!job->cleanup));
+          return true;
+        }
+      }
+      give(std::move(*job));
+      return true;
+    }
+    if (type == WorkMessage::job_file) {
+      const auto piece = stream_.next<JobFile>();
+      if (!piece) return false;
+      const auto moving = moving_.find({piece->task, piece->slot});
+      if (moving != moving_.end()) take_job_file(moving, piece->bytes);
       return true;
     }
     if (type == WorkMessage::stop_job) {
       const auto stop = stream_.next<StopJob>();
       if (!stop || !runner_) return false;
-      runner_->stop(stop->slot, stop->task, stop->how);
+      const auto moving = moving_.find({stop->task, stop->slot});
+      if (moving != moving_.end() && moving->second.receiver) {
+        unsent_.push_back({.end = {.slot = stop->slot, .task = stop->task}});
+        moving_.erase(moving);
+      } else {
+        runner_->stop(stop->slot, stop->task, stop->how);
+      }
       return true;
     }
     return false;
+  }
+
+  using Moving = std::map<std::pair<TaskNumber, std::size_t>, MovingJob>;
+
+  /// `resume`: parts of files stay when the way to apfarm is lost.
+  [[nodiscard]] static files::Receiver::Settings receiver_settings(bool resume) {
+    return {.folder = ".", .existing = files::Existing::replace, .resume = resume, .host = own_host_id()};
+  }
+
+  void give(RunJob job) {
+    runner_->give(job.slot, {.task = job.task,
+                             .sequence = job.sequence,
+                             .slot_number = job.slot_number,
+                             .command = {.text = std::move(job.text), .words = std::move(job.words)}});
+  }
+
+  void take_job_file(Moving::iterator at, std::span<const std::byte> bytes) {
+    MovingJob& moving = at->second;
+    if (moving.sender) moving.sender->take(bytes);
+    if (!moving.receiver) return;
+    moving.receiver->take(bytes);
+    if (const auto reply = moving.receiver->reply(); !reply.empty())
+      say(JobFile{.task = moving.job.task, .slot = moving.job.slot, .bytes = reply});
+    if (!moving.receiver->ended()) return;
+    const files::Outcome& outcome = moving.receiver->outcome();
+    if (!outcome.good()) {
+      unsent_.push_back({.end = {.slot = moving.job.slot,
+                                 .task = moving.job.task,
+                                 .exit_value = not_started_value,
+                                 .problem = fmt::format("{}", fmt::join(outcome.problems, "\n"))}});
+      moving_.erase(at);
+      return;
+    }
+    if (moving.job.cleanup && outcome.kept == 0) moving.came = moving.receiver->entries();
+    moving.receiver.reset();
+    give(moving.job);
+  }
+
+  /// A job has ended here. What it is to return goes first.
+  void conclude(JobEnd end) {
+    const auto at = moving_.find({end.task, end.slot});
+    if (at == moving_.end()) {
+      unsent_.push_back({.end = std::move(end)});
+      return;
+    }
+    MovingJob& moving = at->second;
+    moving.end = std::move(end);
+    moving.returned = manifest_of_names(moving.job.returns);
+    const std::vector<std::string> problems = std::exchange(moving.returned->problems, {});
+    if (moving.end.begun && !problems.empty()) spoil(moving.end, problems);
+    if (!moving.end.begun || moving.returned->entries.empty()) return tell_moved(at);
+    moving.sender.emplace(moving.returned, files::Sender::Settings{});
+  }
+
+  /// A job that has done well has failed nevertheless; one that has failed may lack what it would have made.
+  static void spoil(JobEnd& end, const std::vector<std::string>& problems) {
+    if (end.exit_value != 0 || end.signal != 0) return;
+    end.exit_value = not_started_value;
+    end.problem = fmt::format("{}", fmt::join(problems, "\n"));
+  }
+
+  void tell_moved(Moving::iterator at) {
+    MovingJob& moving = at->second;
+    remove_files(moving.came);
+    unsent_.push_back({.end = std::move(moving.end)});
+    moving_.erase(at);
+  }
+
+  /// The next piece of what jobs return, one job after the other where none waits for an answer.
+  void move_files() {
+    for (auto at = moving_.begin(); at != moving_.end() && bytes_.empty();) {
+      const auto each = at++;
+      MovingJob& moving = each->second;
+      if (!moving.sender) continue;
+      if (moving.sender->ended()) {
+        const files::Outcome& outcome = moving.sender->outcome();
+        if (!outcome.good()) spoil(moving.end, outcome.problems);
+        if (moving.job.cleanup && outcome.good() && outcome.kept == 0) remove_files(moving.returned->entries);
+        tell_moved(each);
+      } else if (const auto piece = moving.sender->next(); !piece.empty()) {
+        say(JobFile{.task = moving.job.task, .slot = moving.job.slot, .bytes = piece});
+      }
+    }
   }
 
   bool take_begin(const BeginWork& begin) {
@@ -114,10 +236,7 @@ class Worker {
     beat_pause_ = std::clamp(Time(silence / beats_in_silence), pause_least, pause_most);
     begin_ = begin;
     if (begin.has_files) {
-      files_.emplace(launch::files::Receiver::Settings{.folder = ".",
-                                                       .existing = launch::files::Existing::replace,
-                                                       .resume = true,
-                                                       .host = launch::describe_this_host().host_id});
+      files_.emplace(receiver_settings(true));
     } else {
       make_ready();
     }
@@ -155,6 +274,7 @@ class Worker {
       }
       bytes_.clear();
       sent_ = 0;
+      move_files();
       while (!unsent_.empty() && bytes_.size() < output_piece) tell(unsent_.front());
       if (bytes_.empty()) return true;
     }
@@ -198,13 +318,14 @@ class Worker {
   os::UniqueFd in_;
   os::UniqueFd out_;
   std::optional<BeginWork> begin_;
-  std::optional<launch::files::Receiver> files_;  // while they come
-  std::optional<JobRunner> runner_;               // when they are there
+  std::optional<files::Receiver> files_;  // while they come
+  std::optional<JobRunner> runner_;       // when they are there
   std::size_t slots_ = 0;
   Time beat_pause_ = pause_most;
   Time said_ = time_now();
   MessageStream stream_;
   std::deque<Unsent> unsent_;
+  Moving moving_;
   launch::wire::Bytes bytes_;
   std::size_t sent_ = 0;  // of bytes_
   launch::wire::Bytes piece_ = launch::wire::Bytes(std::size_t{256} << 10);

@@ -19,6 +19,17 @@ namespace {
 /// What one value may have: a longer one is no list of values.
 constexpr std::size_t value_bytes_max = std::size_t{16} << 20;
 
+std::vector<std::string> split(const std::vector<std::string>& lines, const std::string& separator) {
+  std::vector<std::string> values;
+  for (const std::string& line : lines) {
+    std::size_t begin = 0;
+    for (std::size_t end = 0; (end = line.find(separator, begin)) != line.npos; begin = end + separator.size())
+      values.push_back(line.substr(begin, end - begin));
+    values.push_back(line.substr(begin));
+  }
+  return values;
+}
+
 }  // namespace
 
 ValueReader::ValueReader(os::UniqueFd descriptor, std::string name, char separator)
@@ -76,7 +87,7 @@ Inputs::Row Inputs::all_of(const InputSource& source, char separator) {
   return all;
 }
 
-Inputs::Inputs(std::vector<InputSource> sources, const Style& style) : group_(style.group) {
+Inputs::Inputs(std::vector<InputSource> sources, const Style& style) : group_(style.group), columns_(style.columns) {
   if (sources.empty()) sources.push_back({.file = "-"});
   if (group_ > 1 && sources.size() > 1)
     throw Error(Errc::bad_option, "-N takes several values of one source for a job; there are several sources");
@@ -141,6 +152,7 @@ ValueReader::State Inputs::next(std::vector<std::string>& values) {
   std::size_t turn = others_.size();
   while (turn > 0 && ++place_[turn - 1] == others_[turn - 1].size()) place_[--turn] = 0;
   if (turn == 0) current_.reset();
+  if (!columns_.empty()) values = split(values, columns_);
   return ValueReader::State::value;
 }
 

@@ -44,6 +44,7 @@ class Inputs {
   struct Style {
     char separator = '\n';
     std::size_t group = 1;  ///< Values of one source for each job (-N).
+    std::string columns{};  ///< What stands between the values of one line (--colsep). Empty: a line is one.
   };
   /// No sources: standard input. Reads what must be known at once, and waits for that. Throws Error.
   Inputs(std::vector<InputSource> sources, const Style& style);
@@ -70,6 +71,7 @@ class Inputs {
   std::vector<std::vector<Row>> others_;
   std::vector<std::size_t> place_;  // in others_
   std::size_t group_;
+  std::string columns_;
   Row gathered_;                // of a group
   std::optional<Row> current_;  // of the first source, with all combinations of the others
   bool ended_ = false;

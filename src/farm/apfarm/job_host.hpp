@@ -14,6 +14,7 @@
 
 #include "farm/apfarm/command_template.hpp"
 #include "farm/apfarm/job_process.hpp"
+#include "farm/apfarm/moved_files.hpp"
 #include "farm/queue.hpp"
 
 namespace aplib::farm {
@@ -24,7 +25,8 @@ struct JobOrder {
   std::uint64_t sequence = 0;
   unsigned slot_number = 1;  ///< For people: {%}, over all hosts.
   Command command{};
-  int input = -1;  ///< What it may read. -1: nothing.
+  int input = -1;        ///< What it may read. -1: nothing.
+  JobFileNames files{};  ///< For hosts that do not have them.
 };
 
 /// How a run of a job has ended.

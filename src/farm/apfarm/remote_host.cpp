@@ -27,13 +27,14 @@
 #include "base/text.hpp"
 #include "farm/apfarm/host_messages.hpp"
 #include "farm/apfarm/job_runner.hpp"
+#include "farm/apfarm/moved_files.hpp"
 #include "launch/files/manifest.hpp"
+#include "launch/files/receiver.hpp"
 #include "launch/files/sender.hpp"
 #include "launch/pool/file_tree.hpp"
 #include "launch/pool/pool.hpp"
 #include "launch/program_path.hpp"
 #include "launch/start/launch_method.hpp"
-#include "launch/this_host.hpp"
 
 namespace aplib::farm {
 namespace {
@@ -126,12 +127,17 @@ class RemoteHost final : public JobHost {
   [[nodiscard]] const std::string& name() const noexcept override { return start_.host.name; }
 
   void give(std::size_t slot, JobOrder order) override {
+    const JobFileNames& files = order.files;
+    if (!files.empty() && !prepare_files(slot, order)) return;
     say(RunJob{.task = order.task,
                .slot = static_cast<std::uint32_t>(slot),
                .sequence = order.sequence,
                .slot_number = order.slot_number,
                .text = std::move(order.command.text),
-               .words = std::move(order.command.words)});
+               .words = std::move(order.command.words),
+               .has_files = !files.sends.empty(),
+               .returns = files.returns,
+               .cleanup = files.cleanup});
   }
 
   void stop(std::size_t slot, TaskNumber task, Stop how) override {
@@ -160,6 +166,7 @@ class RemoteHost final : public JobHost {
       if (now >= again_at_ && passed_->coming(number_) < 0) begin(now, news);
       return;
     }
+    for (JobEnd& end : std::exchange(not_given_, {})) news.ends.push_back(std::move(end));
     const bool all = waits.size() < 3;
     if (all || waits[1].revents != 0) hear(now, news);
     if (hears_) speak();
@@ -175,6 +182,74 @@ class RemoteHost final : public JobHost {
   void say(const Message& message) {
     append_message(out_, message);
     unsaid_ = true;
+  }
+
+  /// Files of a job that the worker has.
+  struct MovingJob {
+    std::optional<launch::files::Sender> sender{};
+    std::vector<std::string> returns{};
+    std::optional<launch::files::Receiver> receiver{};  // when the first of them comes
+  };
+
+  /// False: the job cannot begin.
+  bool prepare_files(std::size_t slot, const JobOrder& order) {
+    moving_.erase({order.task, slot});
+    if (!order.files.sends.empty()) {
+      auto manifest = manifest_of_names(order.files.sends);
+      if (!manifest->problems.empty()) {
+        constexpr int not_started_value = 255;
+        not_given_.push_back({.slot = slot,
+                              .task = order.task,
+                              .exit_value = not_started_value,
+                              .problem = fmt::format("--transferfile: {}", fmt::join(manifest->problems, "\n"))});
+        unsaid_ = true;
+        return false;
+      }
+      moving_[{order.task, slot}].sender.emplace(std::move(manifest), launch::files::Sender::Settings{});
+    }
+    moving_[{order.task, slot}].returns = order.files.returns;
+    return true;
+  }
+
+  /// The next piece of what jobs need, one job after the other where none waits for an answer. Empty: none.
+  launch::wire::Bytes next_job_file() {
+    launch::wire::Bytes message;
+    for (auto& [key, moving] : moving_) {
+      if (!moving.sender) continue;
+      const launch::wire::Bytes piece = moving.sender->next();
+      if (piece.empty()) continue;
+      append_message(message,
+                     JobFile{.task = key.first, .slot = static_cast<std::uint32_t>(key.second), .bytes = piece});
+      break;
+    }
+    return message;
+  }
+
+  void take_job_file(const JobFile& piece) {
+    const auto at = moving_.find({piece.task, piece.slot});
+    if (at == moving_.end()) return;
+    MovingJob& moving = at->second;
+    if (moving.sender && !moving.sender->ended()) {
+      moving.sender->take(piece.bytes);
+      return;
+    }
+    if (!moving.receiver) {
+      moving.receiver.emplace(launch::files::Receiver::Settings{
+          .folder = ".", .existing = launch::files::Existing::replace, .host = own_host_id(), .waits = true});
+    }
+    launch::files::Receiver& receiver = *moving.receiver;
+    const bool was_offered = receiver.offered();
+    receiver.take(piece.bytes);
+    if (receiver.offered() && !was_offered && !receiver.ended()) {
+      // A worker gives nothing but what it is asked for.
+      if (std::ranges::all_of(receiver.entries(),
+                              [&](const auto& each) { return is_among(each.path, moving.returns); }))
+        receiver.accept(".");
+      else
+        receiver.decline("a file that nobody has asked for");
+    }
+    if (const auto reply = receiver.reply(); !reply.empty())
+      say(JobFile{.task = piece.task, .slot = piece.slot, .bytes = reply});
   }
 
   void begin(Time now, HostNews& news) {
@@ -207,8 +282,11 @@ class RemoteHost final : public JobHost {
         sent_ = 0;
         // The files' own window bounds what is under way.
         const launch::wire::Bytes piece = files_ ? files_->next() : launch::wire::Bytes();
-        if (piece.empty()) return;
-        append_message(out_, FilePiece{piece});
+        if (!piece.empty())
+          append_message(out_, FilePiece{piece});
+        else
+          out_ = next_job_file();
+        if (out_.empty()) return;
       }
       const ssize_t count = ::write(ends_.writer.get(), out_.data() + sent_, out_.size() - sent_);
       if (count < 0 && errno == EINTR) continue;
@@ -246,6 +324,12 @@ class RemoteHost final : public JobHost {
       files_->take(piece->bytes);
       return true;
     }
+    if (type == WorkMessage::job_file) {
+      const auto piece = stream_.next<JobFile>();
+      if (!piece || slots_ == 0) return false;
+      take_job_file(*piece);
+      return true;
+    }
     if (type == WorkMessage::worker_ready) {
       const auto ready = stream_.next<WorkerReady>();
       if (!ready || ready->version != worker_version || slots_ != 0 || ready->slots == 0 ||
@@ -264,6 +348,7 @@ class RemoteHost final : public JobHost {
     if (type == WorkMessage::job_ended) {
       auto ended = stream_.next<JobEnded>();
       if (!ended || ended->slot >= slots_) return false;
+      moving_.erase({ended->task, ended->slot});
       constexpr std::uint64_t most = INT64_MAX;
       JobEnd end{.slot = ended->slot,
                  .task = ended->task,
@@ -309,6 +394,8 @@ class RemoteHost final : public JobHost {
     ends_ = {};
     files_.reset();
     outputs_.clear();
+    moving_.clear();
+    not_given_.clear();
     again_at_ = now + pause_;
     pause_ = std::min(2 * pause_, again_most);
   }
@@ -350,6 +437,8 @@ class RemoteHost final : public JobHost {
   bool unsaid_ = false;   // out_ has more than speak() has seen
   launch::wire::Bytes piece_ = launch::wire::Bytes(std::size_t{256} << 10);
   std::unordered_map<TaskNumber, JobFiles> outputs_;
+  std::map<std::pair<TaskNumber, std::size_t>, MovingJob> moving_;  // by task and slot
+  std::vector<JobEnd> not_given_;                                   // of jobs whose files are not here
   launch::start::KeptWords words_;
   std::string fault_;  // why it is of no use
 };
@@ -363,8 +452,7 @@ std::shared_ptr<const launch::files::Manifest> manifest_of(const std::vector<std
   if (files.empty()) return nullptr;
   std::vector<launch::files::Source> sources;
   for (const std::string& file : files) sources.push_back({file, launch::files::own_place(file)});
-  auto manifest =
-      std::make_shared<launch::files::Manifest>(launch::files::gather(sources, launch::describe_this_host().host_id));
+  auto manifest = std::make_shared<launch::files::Manifest>(launch::files::gather(sources, own_host_id()));
   if (!manifest->problems.empty())
     throw Error(Errc::bad_option, fmt::format("--basefile: {}", fmt::join(manifest->problems, "\n")));
   return manifest;

@@ -232,7 +232,17 @@ class Session {
                                  .sequence = job.sequence,
                                  .slot_number = slot.number,
                                  .command = std::move(command),
-                                 .input = reads ? STDIN_FILENO : -1});
+                                 .input = reads ? STDIN_FILENO : -1,
+                                 .files = files_of(job, slot)});
+  }
+
+  [[nodiscard]] JobFileNames files_of(const Job& job, const Slot& slot) const {
+    JobFileNames files{.cleanup = options_.files.cleanup};
+    for (const CommandTemplate& each : options_.files.sends)
+      files.sends.push_back(each.make_name(job.values, job.sequence, slot.number));
+    for (const CommandTemplate& each : options_.files.returns)
+      files.returns.push_back(each.make_name(job.values, job.sequence, slot.number));
+    return files;
   }
 
   void wait() {

@@ -36,6 +36,13 @@ enum class Resume : std::uint8_t {
   failed,  ///< Those, and those that failed.
 };
 
+/// Names of a job's files (moved_files.hpp).
+struct FileTemplates {
+  std::vector<CommandTemplate> sends{};
+  std::vector<CommandTemplate> returns{};
+  bool cleanup = false;
+};
+
 struct SessionOptions {
   std::string title{};  ///< What apctl web calls it.
   unsigned tries = 1;
@@ -50,6 +57,7 @@ struct SessionOptions {
   bool bar = false;
   bool progress = false;
   Halt halt{};
+  FileTemplates files{};
   std::string joblog{};  ///< Empty: none.
   Resume resume = Resume::no;
 };
