@@ -13,6 +13,12 @@ find_package(PNG REQUIRED)
 pkg_check_modules(libagg REQUIRED IMPORTED_TARGET libagg)
 find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)
+# src/calls reads debug information with this library, which it loads when it is first needed.
+include(CheckIncludeFileCXX)
+check_include_file_cxx(elfutils/libdw.h APLIB_HAS_LIBDW)
+if(NOT APLIB_HAS_LIBDW)
+  message(STATUS "Functions' types will not be found in debug information: elfutils/libdw.h is missing (libdw-dev)")
+endif()
 if(APLIB_DEVELOPER)
   find_package(GTest REQUIRED)
   pkg_check_modules(pugixml REQUIRED IMPORTED_TARGET pugixml)  # apbench farm

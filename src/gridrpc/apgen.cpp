@@ -8,11 +8,13 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/os/descriptor.hpp"
-#include "gridrpc/idl.hpp"
+#include "calls/idl.hpp"
+#include "gridrpc/draft.hpp"
 #include "gridrpc/stub.hpp"
 
 namespace aplib::gridrpc {
@@ -31,15 +33,23 @@ void write(const std::string& file, const std::string& text) {
 }
 
 int generate(int argc, char** argv) {
-  CLI::App app("Writes the main part of a server of GridRPC, in C, of an interface in Ninf's language.", "apgen");
-  std::string idl;
+  CLI::App app(
+      "Writes the main part of a server of GridRPC, in C: of an interface in Ninf's language, or of functions of a "
+      "shared library that was compiled with -g.",
+      "apgen");
+  std::string file;
+  std::vector<std::string> functions;
   std::string output;
   bool shows_interface = false;
+  bool shows_idl = false;
   bool shows_command = false;
-  app.add_option("FILE", idl, "The interface: FILE.idl.")->required();
+  app.add_option("FILE", file, "The interface, FILE.idl, or the library.")->required();
+  app.add_option("FUNCTION", functions, "Functions of the library.");
   app.add_option("-o,--output", output, "The C file; -: standard output. Default: FILE_server.c.");
   app.add_flag("--command", shows_command, "Print the command that compiles it, too.");
   app.add_flag("--interface", shows_interface, "Print the interface as clients see it, and write nothing.");
+  app.add_flag("--idl", shows_idl,
+               "Print the library's functions as FILE.idl, and write nothing. Replace each SIZE_OF_... in it.");
   app.set_version_flag("--version", std::string("apgen (APlib) ") + version);
   app.footer(
       "A client is linked with -laplib_gridrpc and finds the server by a file of servers or APLIB_GRIDRPC_PATH.");
@@ -48,16 +58,29 @@ int generate(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : wrong_status;
   }
-  const auto text = os::read_file(idl);
-  if (!text) throw Error(Errc::bad_option, fmt::format("{}: cannot be read: {}", idl, std::strerror(errno)));
-  const Interface interface = read_interface(*text, idl);
+  const auto contents = os::read_file(file);
+  if (!contents) throw Error(Errc::bad_option, fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
+  const bool is_library = contents->starts_with(
+      "\x7f"
+      "ELF");
+  if (is_library == functions.empty()) {
+    throw Error(Errc::bad_option, fmt::format("{}: {}", file,
+                                              is_library ? "a library: name its functions behind it"
+                                                         : "no library, so that no functions can be named behind it"));
+  }
+  if (shows_idl) {
+    write("-", is_library ? draft_interface(file, functions, Sizes::left_open) : *contents);
+    return 0;
+  }
+  const std::string text = is_library ? draft_interface(file, functions, Sizes::refused) : *contents;
+  const Interface interface = read_interface(text, file);
   if (shows_interface) {
     write("-", print_interface(interface));
     return 0;
   }
-  const std::string stem = std::filesystem::path(idl).stem().string();
+  const std::string stem = std::filesystem::path(file).stem().string();
   if (output.empty()) output = stem + "_server.c";
-  write(output, write_stub(interface, idl, output));
+  write(output, write_stub(interface, file, output));
   if (shows_command) write("-", build_command(interface, output, stem + "_server") + "\n");
   return 0;
 }

@@ -23,69 +23,6 @@ constexpr std::size_t copied_text_max = 4096;
 
 std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-bool is_scalar(const Parameter& parameter) { return !parameter.is_array() && !is_text(parameter.type); }
-
-template <class T>
-std::int64_t integer_at(const void* address) {
-  T value;
-  std::memcpy(&value, address, sizeof value);
-  if constexpr (std::is_same_v<T, std::uint64_t>)
-    if (value > INT64_MAX) return INT64_MAX;  // no array has so many elements
-  return static_cast<std::int64_t>(value);
-}
-
-std::int64_t integer_at(Type type, const void* address) {
-  switch (type) {
-    case Type::character:
-      return integer_at<char>(address);
-    case Type::short_integer:
-      return integer_at<std::int16_t>(address);
-    case Type::integer:
-      return integer_at<std::int32_t>(address);
-    case Type::unsigned_character:
-      return integer_at<std::uint8_t>(address);
-    case Type::unsigned_short:
-      return integer_at<std::uint16_t>(address);
-    case Type::unsigned_integer:
-      return integer_at<std::uint32_t>(address);
-    case Type::unsigned_long:
-      return integer_at<std::uint64_t>(address);
-    default:
-      return integer_at<std::int64_t>(address);
-  }
-}
-
-[[noreturn]] void refuse_argument(const Function& function, const Parameter& parameter, const std::string& why) {
-  throw Error(Errc::bad_argument, place_of(function, parameter) + ": " + why);
-}
-
-/// Calls run(offset in elements, count) for the stretches of elements that travel, in their order.
-template <class Run>
-void for_each_run(const Extent& extent, Run run) {
-  if (extent.ranges.empty()) {
-    run(std::uint64_t{0}, extent.elements);
-    return;
-  }
-  if (extent.moved == 0) return;
-  const std::vector<Range>& ranges = extent.ranges;
-  const Range& last = ranges.back();
-  std::array<std::uint64_t, dimensions_max> at{};  // how far each dimension is
-  for (;;) {
-    std::uint64_t offset = 0;
-    for (std::size_t i = 0; i + 1 < ranges.size(); ++i)
-      offset = (offset + ranges[i].low + at[i] * ranges[i].stride) * ranges[i + 1].size;
-    offset += last.low;
-    if (last.stride == 1) {
-      run(offset, last.count);
-    } else {
-      for (std::uint64_t i = 0; i < last.count; ++i) run(offset + i * last.stride, std::uint64_t{1});
-    }
-    std::size_t dimension = ranges.size() - 1;
-    while (dimension > 0 && ++at[dimension - 1] == ranges[dimension - 1].count) at[--dimension] = 0;
-    if (dimension == 0) return;
-  }
-}
-
 /// The elements that travel, side by side.
 void pack(const Extent& extent, std::size_t each, const std::byte* array, std::byte* packed) {
   for_each_run(extent, [&](std::uint64_t offset, std::uint64_t count) {
@@ -172,97 +109,6 @@ std::byte* take_from_malloc(std::uint64_t bytes) {
 
 }  // namespace
 
-std::string place_of(const Function& function, const Parameter& parameter) {
-  return fmt::format("{}: {}", function.name, print_parameter(function, parameter));
-}
-
-// --- Extents ---
-
-void Extents::measure(const Function& function, std::span<void* const> addresses) {
-  const std::size_t count = function.parameters.size();
-  if (extents_.size() < count) extents_.resize(count);
-  values_.assign(count, 0);
-  bytes_ = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const Parameter& parameter = function.parameters[i];
-    if (!is_scalar(parameter) || !parameter.goes_in()) continue;
-    if (addresses[i] == nullptr) refuse_argument(function, parameter, "its address is NULL: pass that of the value");
-    if (is_integer(parameter.type)) values_[i] = integer_at(parameter.type, addresses[i]);
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    extents_[i].elements = 1;
-    extents_[i].moved = 1;
-    extents_[i].ranges.clear();
-    extents_[i].offset = Extent::in_stream;
-    measure_array(function, i);
-    if (__builtin_add_overflow(bytes_, extents_[i].bytes, &bytes_) || bytes_ > array_bytes_max)
-      refuse_argument(function, function.parameters[i], "the arguments have no room in memory: pass less at a time");
-  }
-}
-
-void Extents::measure_array(const Function& function, std::size_t which) {
-  const Parameter& parameter = function.parameters[which];
-  Extent& extent = extents_[which];
-  std::size_t number = 0;
-  const auto value = [&](const Expression& expression, const char* what) {
-    try {
-      return expression.value(values_);
-    } catch (const Error& error) {
-      refuse_argument(
-          function, parameter,
-          fmt::format("{} of dimension {}: {}: check the arguments that it is made of", what, number, error.what()));
-    }
-  };
-  bool whole = true;
-  for (const Dimension& dimension : parameter.dimensions) {
-    ++number;
-    const std::int64_t size = value(dimension.size, "the size");
-    const std::int64_t low = dimension.low ? value(*dimension.low, "the low end") : 0;
-    const std::int64_t high = dimension.high ? value(*dimension.high, "the high end") : size;
-    const std::int64_t stride = dimension.stride ? value(*dimension.stride, "the stride") : 1;
-    if (size < 0)
-      refuse_argument(function, parameter, fmt::format("the size of dimension {} is {}: use 0 or more", number, size));
-    if (low < 0 || high > size || low > high || stride < 1) {
-      refuse_argument(function, parameter,
-                      fmt::format("of dimension {}, {},{},{} (low, high, stride) is to travel: use 0 <= low <= high <= "
-                                  "{}, and 1 or more",
-                                  number, low, high, stride, size));
-    }
-    const Range range{.size = static_cast<std::uint64_t>(size),
-                      .low = static_cast<std::uint64_t>(low),
-                      .count = static_cast<std::uint64_t>((high - low) / stride + ((high - low) % stride != 0 ? 1 : 0)),
-                      .stride = static_cast<std::uint64_t>(stride)};
-    whole = whole && range.count == range.size;
-    extent.ranges.push_back(range);
-    if (__builtin_mul_overflow(extent.elements, range.size, &extent.elements) || extent.elements > array_bytes_max) {
-      refuse_argument(
-          function, parameter,
-          fmt::format("with a dimension {} of {} elements it has no room in memory: use less", number, size));
-    }
-    extent.moved *= range.count;
-  }
-  if (whole) extent.ranges.clear();
-  const std::uint64_t each = bytes_of(parameter.type);
-  if (extent.elements > array_bytes_max / each)
-    refuse_argument(function, parameter, fmt::format("{} elements have no room in memory: use less", extent.elements));
-  extent.bytes = extent.elements * each;
-  extent.moved_bytes = extent.moved * each;
-}
-
-std::uint64_t Extents::place_in_arena(const Function& function) {
-  std::uint64_t end = 0;
-  for (std::size_t i = 0; i < function.parameters.size(); ++i) {
-    const Parameter& parameter = function.parameters[i];
-    Extent& extent = extents_[i];
-    if (!parameter.is_array() || is_text(parameter.type) || parameter.mode == Mode::work ||
-        extent.moved_bytes < arena_array_min)
-      continue;
-    extent.offset = end;
-    end = rounded_up(end + extent.moved_bytes, line_bytes);
-  }
-  return end;
-}
-
 // --- Arguments ---
 
 void Arguments::take(const Function& function, std::va_list list) {
@@ -275,13 +121,14 @@ void Arguments::take(const Function& function, std::va_list list) {
   slots_.resize(function.parameters.size());
   addresses_.clear();
   for (const Parameter& each : function.parameters) {
-    const bool by_value = !each.is_array() && (each.mode == Mode::in || each.type == Type::filename);
-    if (!by_value) {
+    if (!each.is_by_value()) {
       addresses_.push_back(va_arg(list, void*));
       continue;
     }
     switch (each.type) {
       case Type::character:
+      case Type::boolean:
+      case Type::signed_character:
       case Type::unsigned_character:
         keep(static_cast<char>(va_arg(list, int)));
         break;
@@ -326,8 +173,7 @@ void Arguments::take(const Function& function, std::span<void* const> stack) {
   addresses_.clear();
   for (std::size_t i = 0; i < stack.size(); ++i) {
     const Parameter& each = function.parameters[i];
-    const bool own = is_text(each.type) && !each.is_array() && (each.mode == Mode::in || each.type == Type::filename);
-    if (own)
+    if (is_text(each.type) && each.is_by_value())
       keep(stack[i]);
     else
       addresses_.push_back(stack[i]);
@@ -468,11 +314,11 @@ void write_arguments(Parcel& parcel, const Function& function, std::span<void* c
     if (parameter.mode == Mode::work) continue;
     if (addresses[i] == nullptr && extents[i].moved != 0)
       refuse_argument(function, parameter, "its address is NULL: pass that of memory for it");
-    if (is_scalar(parameter) && parameter.goes_in()) parcel.copy(addresses[i], bytes_of(parameter.type));
+    if (parameter.is_scalar() && parameter.goes_in()) parcel.copy(addresses[i], bytes_of(parameter.type));
   }
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     const Parameter& parameter = function.parameters[i];
-    if (parameter.goes_in() && !is_scalar(parameter))
+    if (parameter.goes_in() && !parameter.is_scalar())
       write_elements(parcel, parameter, extents[i], addresses[i], arena);
   }
 }
@@ -492,7 +338,8 @@ std::string read_results(Body& body, const Function& function, std::span<void* c
     const std::string later = read_into_file(body, bytes, file.get());
     if (why.empty()) why = later;
     if (!why.empty() && problem.empty())
-      problem = fmt::format("{}: the file {} cannot be written: {}", place_of(function, parameter), path, why);
+      problem = fmt::format("{}: {}: the file {} cannot be written: {}", function.name,
+                            print_parameter(function, parameter), path, why);
   };
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     const Parameter& parameter = function.parameters[i];
@@ -537,7 +384,7 @@ void ServedCall::read(Body& body, const Function& function, std::uint64_t arena_
 void ServedCall::read_scalars(Body& body) {
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
     const Parameter& parameter = function_->parameters[i];
-    if (!is_scalar(parameter)) continue;
+    if (!parameter.is_scalar()) continue;
     addresses_[i] = memory_.take(bytes_of(parameter.type));
     if (parameter.goes_in())
       body.read(addresses_[i], bytes_of(parameter.type));
@@ -549,7 +396,7 @@ void ServedCall::read_scalars(Body& body) {
 void ServedCall::read_others(Body& body, const Arena& arena) {
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
     const Parameter& parameter = function_->parameters[i];
-    if (is_scalar(parameter)) continue;
+    if (parameter.is_scalar()) continue;
     is_text(parameter.type) ? read_texts(body, i) : read_array(body, i, arena);
   }
 }

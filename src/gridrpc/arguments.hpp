@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The arguments of a call: how large they are, and how they travel. Client and server compute the same from the
-// function and its scalars, so that sizes need not travel.
+// The arguments of a call: how they travel. Client and server compute their sizes from the function and its scalars, so
+// that these need not travel.
 //
 // A call's bytes: its IN scalars; then all other IN arguments, in their order. Results: all OUT arguments, in their
 // order. An array is the elements that travel, side by side; large ones lie in the arena instead, if there is one. A
@@ -19,60 +19,16 @@
 #include <vector>
 
 #include "base/os/descriptor.hpp"
+#include "calls/extents.hpp"
+#include "calls/interface.hpp"
 #include "gridrpc/channel.hpp"
-#include "gridrpc/interface.hpp"
 
 namespace aplib::gridrpc {
 
+using namespace calls;
+
 inline constexpr std::uint64_t no_text = ~std::uint64_t{0};
 inline constexpr std::uint64_t text_bytes_max = std::uint64_t{1} << 30;
-/// Smaller arrays travel in the stream.
-inline constexpr std::uint64_t arena_array_min = std::uint64_t{16} << 10;
-inline constexpr std::uint64_t array_bytes_max = std::uint64_t{1} << 46;
-
-/// What travels of one dimension.
-struct Range {
-  std::uint64_t size = 0;
-  std::uint64_t low = 0;
-  std::uint64_t count = 0;
-  std::uint64_t stride = 1;
-};
-
-/// How much there is of one argument.
-struct Extent {
-  static constexpr std::uint64_t in_stream = ~std::uint64_t{0};
-
-  std::uint64_t elements = 1;
-  std::uint64_t moved = 1;  ///< So many of them travel.
-  std::uint64_t bytes = 0;  ///< Of all elements.
-  std::uint64_t moved_bytes = 0;
-  std::uint64_t offset = in_stream;  ///< In the arena.
-  std::vector<Range> ranges{};       ///< Empty: all elements travel.
-};
-
-/// The extents of a call's arguments. Kept between calls, it allocates only when it must grow.
-class Extents {
- public:
-  /// `addresses` has the first element of each argument; only integer scalars are looked at. Throws
-  /// Error(bad_argument) "FUNCTION: PARAMETER: cause: remedy".
-  void measure(const Function& function, std::span<void* const> addresses);
-  /// Gives all large arrays a place in an arena. Returns its size; 0: there are none.
-  std::uint64_t place_in_arena(const Function& function);
-
-  [[nodiscard]] const Extent& operator[](std::size_t parameter) const { return extents_[parameter]; }
-  /// Of all arguments in memory.
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-
- private:
-  void measure_array(const Function& function, std::size_t which);
-
-  std::vector<Extent> extents_;
-  std::vector<std::int64_t> values_;
-  std::uint64_t bytes_ = 0;
-};
-
-/// "dmmul: IN double A[n][n]", for messages.
-[[nodiscard]] std::string place_of(const Function& function, const Parameter& parameter);
 
 /// A client's arguments, as the C interface has them.
 class Arguments {

@@ -11,7 +11,7 @@
 #include "aplib/gridrpc.h"
 #include "base/os/thread.hpp"
 #include "base/text.hpp"
-#include "gridrpc/idl.hpp"
+#include "calls/idl.hpp"
 
 namespace aplib::gridrpc {
 namespace {

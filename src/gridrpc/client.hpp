@@ -20,9 +20,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "calls/interface.hpp"
 #include "gridrpc/arguments.hpp"
 #include "gridrpc/configuration.hpp"
-#include "gridrpc/interface.hpp"
 #include "gridrpc/server_process.hpp"
 
 namespace aplib::gridrpc {

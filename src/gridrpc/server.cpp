@@ -22,9 +22,9 @@
 
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
+#include "calls/idl.hpp"
 #include "gridrpc/arguments.hpp"
 #include "gridrpc/channel.hpp"
-#include "gridrpc/idl.hpp"
 
 namespace aplib::gridrpc {
 namespace {

@@ -19,7 +19,7 @@
 
 #include "aplib/gridrpc.h"
 #include "base/os/spawn.hpp"
-#include "gridrpc/idl.hpp"
+#include "calls/idl.hpp"
 
 extern char** environ;  // NOLINT
 

@@ -13,10 +13,10 @@
 #include <string>
 
 #include "aplib/error.hpp"
+#include "calls/interface.hpp"
 #include "gridrpc/arguments.hpp"
 #include "gridrpc/channel.hpp"
 #include "gridrpc/configuration.hpp"
-#include "gridrpc/interface.hpp"
 
 namespace aplib::gridrpc {
 

@@ -25,13 +25,8 @@ std::string c_string(std::string_view text) {
 /// "double *", "char *": of the variable that a function sees.
 std::string variable_type(const Parameter& parameter) {
   std::string type(c_name_of(parameter.type));
-  const bool own = !parameter.is_array() && (parameter.mode == Mode::in || parameter.type == Type::filename);
-  if (!own) type += type.ends_with('*') ? "*" : " *";
+  if (!parameter.is_by_value()) type += type.ends_with('*') ? "*" : " *";
   return type;
-}
-
-bool is_value(const Parameter& parameter) {
-  return !parameter.is_array() && (parameter.mode == Mode::in || parameter.type == Type::filename);
 }
 
 class StubWriter {
@@ -82,7 +77,7 @@ class StubWriter {
       const Parameter& parameter = each.parameters[i];
       const std::string type = variable_type(parameter);
       const std::string_view gap = type.ends_with('*') ? "" : " ";
-      if (is_value(parameter))
+      if (parameter.is_by_value())
         out_ += fmt::format("  {}{}{} = *({}{}*)aplib_argument[{}];\n", type, gap, parameter.name, type, gap, i);
       else
         out_ += fmt::format("  {}{}{} = ({})aplib_argument[{}];\n", type, gap, parameter.name, type, i);
@@ -109,7 +104,7 @@ class StubWriter {
     for (const std::uint32_t which : each.call_arguments) {
       const Parameter& parameter = each.parameters[which];
       if (!text.empty()) text += ", ";
-      if (each.language == "Fortran" && is_value(parameter)) text += '&';
+      if (each.language == "Fortran" && parameter.is_by_value()) text += '&';
       text += parameter.name;
     }
     return text;
@@ -136,7 +131,7 @@ class StubWriter {
       const Parameter& parameter = each.parameters[which];
       const std::string type = variable_type(parameter);
       out_ += (which == each.call_arguments.front() ? "" : ", ") + type;
-      if (each.language == "Fortran" && is_value(parameter)) out_ += " *";
+      if (each.language == "Fortran" && parameter.is_by_value()) out_ += " *";
     }
     out_ += each.call_arguments.empty() ? "void);\n" : ");\n";
   }

@@ -4,9 +4,11 @@
 
 #include <string>
 
-#include "gridrpc/interface.hpp"
+#include "calls/interface.hpp"
 
 namespace aplib::gridrpc {
+
+using namespace calls;
 
 /// `idl_file` and `stub_file`: as compilers are to name them. Throws Error(bad_option): Fortran gets texts.
 [[nodiscard]] std::string write_stub(const Interface& interface, const std::string& idl_file,

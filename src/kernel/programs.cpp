@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "calls/idl.hpp"
+#include "calls/typed_call.hpp"
 #include "cell/baton.hpp"
 #include "kernel/api.hpp"
 #include "kernel/loaded_run.hpp"
@@ -504,6 +506,11 @@ loader::LoadOptions load_options(const Options& options) {
 // A thread that waits for another thread of its program keeps other cells from running.
 std::uint32_t threads_for(bool has_threads, const Options& options) {
   return has_threads && options.threads == Options::threads_auto ? Options::threads_per_cell : options.threads;
+}
+
+std::optional<std::size_t> entry_arguments(std::string_view signature) {
+  if (signature.find('(') == signature.npos) return std::nullopt;
+  return calls::texts_of(calls::read_signature(signature));
 }
 
 ProgramStart choose_start(const loader::Program& program, const ProgramRun& run) {

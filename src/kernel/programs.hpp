@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,13 +48,17 @@ struct ProgramRun {
   std::function<std::vector<std::string>(std::uint32_t cell)>
       arguments_of;  ///< If set: argv of that cell instead; not of cells that a host program starts.
   std::function<std::string(std::uint32_t cell)> folder_of;  ///< If set: working directory of that cell.
-  std::string entry;  ///< "solve(int, double) -> int"; empty: host_main, cell_main, main or MAIN__.
+  std::string entry;  ///< "solve(int, double) -> int", "solve"; empty: host_main, cell_main, main or MAIN__.
   std::vector<std::string> entry_arguments;                    ///< For `entry`.
   std::vector<std::pair<std::string, std::string>> variables;  ///< Set in its environment.
   std::uint32_t first_cell = 0;                                ///< Of the cells that run it, if it is one of `others`.
   bool has_openmp_threads = true;  ///< False: a region of OpenMP has one thread, unless the program says otherwise.
   std::vector<ProgramRun> others;  ///< What the cells from their first_cell on run instead, in that order.
 };
+
+/// How many texts a call by this signature takes (ProgramRun::entry_arguments). Nothing: it has no types. Throws
+/// Error(bad_option). Call from: any thread.
+[[nodiscard]] APLIB_API std::optional<std::size_t> entry_arguments(std::string_view signature);
 
 /// Loads `run.file` and runs it: as host program if it has host_main (its ccreat() then loads cell programs), else
 /// on every cell that has no other program. Exit status in the Report: the first non-zero one by cell id, or the

@@ -17,6 +17,7 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/text.hpp"
+#include "kernel/programs.hpp"
 #include "launch/files/manifest.hpp"
 #include "launch/pool/pool.hpp"
 #include "launch/terminal.hpp"
@@ -39,16 +40,6 @@ std::optional<double> parse_seconds(std::string_view text) {
   if (error != std::errc{} || stop != text.data() + text.size() || !(seconds > 0) || seconds > timeout_max)
     return std::nullopt;
   return seconds;
-}
-
-/// Number of arguments that `signature` asks for: one more than its commas, or 0 if its parentheses are empty.
-std::size_t parameter_count(std::string_view signature) {
-  const std::size_t open = signature.find('(');
-  if (open == signature.npos) return 0;
-  const std::string_view list = signature.substr(open + 1, signature.find(')', open) - open - 1);
-  const std::size_t first = list.find_first_not_of(' ');
-  if (first == list.npos || list.substr(first, list.find_last_not_of(' ') + 1 - first) == "void") return 0;
-  return static_cast<std::size_t>(std::ranges::count(list, ',')) + 1;
 }
 
 /// What is wrong with a file's or folder's name in which {cid} stands for the cell; empty: nothing.
@@ -99,6 +90,7 @@ class Parser {
  private:
   /// Where the program's name stands (argc: nowhere); options before it go to own_, those of --args to their place.
   /// Else the exit status.
+  std::optional<int> take_entry_arguments(std::string_view entry, int argc, const char* const* argv, int& at);
   std::optional<int> split(int argc, const char* const* argv, int& program);
   [[nodiscard]] bool takes_value(std::string_view option) const;
   [[nodiscard]] std::string unknown_option(const std::string& word) const;
@@ -134,10 +126,12 @@ Parser::Parser(CommandLine& into)
       ->type_name("POOL")
       ->check([](const std::string& text) { return pool::Pool::name_problem(text); });
   app_.add_option("--entry", into.entry,
-                  "Start at this function instead of cell_main, main or MAIN__, for example solve(int,double)->int. A "
-                  "result of type int is the cell's status; another is printed.")
+                  "Start at this function instead of cell_main, main or MAIN__, for example solve(int,double)->int, or "
+                  "solve where the file's debug information has the types. A result of type int is the cell's status; "
+                  "another is printed.")
       ->type_name("SIGNATURE");
-  app_.add_option("--args", entry_arguments_, "The arguments of the --entry before it, as many as it names.")
+  app_.add_option("--args", entry_arguments_,
+                  "The arguments of the --entry before it: as many as its types, or up to --.")
       ->type_name("VALUE...");
   app_.add_flag("--expand", into.expand,
                 "Replace {cid}, {x}, {y} and {ncel} in the program's arguments, cell by cell.");
@@ -234,6 +228,35 @@ std::string Parser::unknown_option(const std::string& word) const {
   return fmt::format("unknown option {}{}", word, meant ? fmt::format("; did you mean {}?", *meant) : std::string{});
 }
 
+/// argv[at] is --args or --args=VALUE. Where the entry's signature has no types, the program's file says how many there
+/// are, and that is not known yet.
+std::optional<int> Parser::take_entry_arguments(std::string_view entry, int argc, const char* const* argv, int& at) {
+  const std::string_view word = argv[at++];
+  std::optional<std::size_t> count;
+  try {
+    count = entry_arguments(entry);
+  } catch (const Error& error) {
+    return refuse(error.what());
+  }
+  if (count == 0) return refuse(fmt::format("--entry {} takes no --args", entry));
+  std::size_t left = count.value_or(0);
+  if (const std::size_t equals = word.find('='); equals != word.npos) {
+    into_.entry_arguments.emplace_back(word.substr(equals + 1));
+    if (left > 0) --left;
+  } else if (!count) {
+    const char* const* const end = std::find(argv + at, argv + argc, std::string_view("--"));
+    if (end == argv + argc) {
+      return refuse(
+          fmt::format("--entry {} does not say where --args end: write -- behind them, before the program, or "
+                      "the types",
+                      entry));
+    }
+    left = static_cast<std::size_t>(end - (argv + at));
+  }
+  for (; left > 0 && at < argc; --left) into_.entry_arguments.emplace_back(argv[at++]);
+  return std::nullopt;
+}
+
 std::optional<int> Parser::split(int argc, const char* const* argv, int& program) {
   std::string_view entry;
   own_.push_back(argc > 0 ? argv[0] : "aprun");
@@ -250,13 +273,7 @@ std::optional<int> Parser::split(int argc, const char* const* argv, int& program
     if (name == "--args") {
       if (entry.empty())
         return refuse("--args are the arguments of a function named by --entry, which must come first");
-      std::size_t left = parameter_count(entry);
-      if (left == 0) return refuse(fmt::format("--entry {} takes no --args", entry));
-      if (equals != word.npos) {
-        into_.entry_arguments.emplace_back(word.substr(equals + 1));
-        --left;
-      }
-      for (++at; left > 0 && at < argc; --left) into_.entry_arguments.emplace_back(argv[at++]);
+      if (const auto status = take_entry_arguments(entry, argc, argv, at)) return status;
       continue;
     }
     own_.push_back(argv[at]);

@@ -135,6 +135,13 @@ std::vector<std::string_view> Program::functions() const {
   return names;
 }
 
+const calls::DebugFunction* Program::types_of(Definition function) const {
+  const std::scoped_lock lock(types_mutex_);
+  const auto [row, is_new] = types_.try_emplace(function.address);
+  if (is_new) row->second = calls::debug_function(path(), function.address);
+  return row->second ? &*row->second : nullptr;
+}
+
 // ---------------------------------------------------------------- libraries
 
 // ---------------------------------------------------------------- the system's libraries

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "calls/debug_types.hpp"
 #include "loader/context.hpp"
 #include "loader/elf_file.hpp"
 #include "loader/libc/bindings.hpp"
@@ -247,6 +248,9 @@ class Program {
   [[nodiscard]] Definition start() const noexcept;
   /// Names of the functions that image 0 offers, sorted; for error messages.
   [[nodiscard]] std::vector<std::string_view> functions() const;
+  /// What the file's debug information says of the function there; null: nothing. It is read once. Call from: any
+  /// thread.
+  [[nodiscard]] const calls::DebugFunction* types_of(Definition function) const;
 
  private:
   friend class Resolver;
@@ -269,6 +273,8 @@ class Program {
   std::vector<std::string_view> bound_;                 // sorted
   mutable std::mutex plugins_mutex_;
   mutable std::map<std::string, std::shared_ptr<const Program>> plugins_;  // by file and surroundings
+  mutable std::mutex types_mutex_;
+  mutable std::map<std::uint64_t, std::optional<calls::DebugFunction>> types_;  // by address
   ProgramEntries entries_;
 };
 

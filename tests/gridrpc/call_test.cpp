@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <complex>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <numeric>
@@ -54,6 +55,25 @@ TEST_F(Calls, MultiplyMatricesOfAnySize) {
     EXPECT_EQ(c, expected) << n;
   }
 }
+
+#ifdef TEST_LIBRARY_SERVER
+TEST_F(Calls, GoToALibraryByItsTypes) {
+  const ServersFile file(std::string("[[server]]\nname = \"test\"\nprogram = \"") + TEST_LIBRARY_SERVER + "\"\n");
+  ASSERT_EQ(grpc_initialize(file.name()), GRPC_NO_ERROR) << error();
+  int number = 0;
+  EXPECT_EQ(grpc_call(Function("solve"), 40, 0.5, &number), GRPC_NO_ERROR) << error();
+  EXPECT_EQ(number, 42);
+  double mean = 0;
+  EXPECT_EQ(grpc_call(Function("mean"), 1.5, 2, &mean), GRPC_NO_ERROR) << error();
+  EXPECT_EQ(mean, 1.75);
+  char* text = nullptr;
+  EXPECT_EQ(grpc_call(Function("greet"), "you", &text), GRPC_NO_ERROR) << error();
+  EXPECT_STREQ(text, "hello you");
+  std::free(text);
+  EXPECT_EQ(grpc_call(Function("greet"), "", &text), GRPC_NO_ERROR) << error();
+  EXPECT_EQ(text, nullptr);
+}
+#endif
 
 TEST_F(Calls, GoThroughPipesAsWell) {
   // As by ssh: what is between client and server carries no descriptors.

@@ -16,10 +16,13 @@
 #include <string>
 #include <vector>
 
+#include "calls/idl.hpp"
 #include "gridrpc/channel.hpp"
-#include "gridrpc/idl.hpp"
 
 namespace aplib::gridrpc {
+
+using namespace calls;
+
 namespace {
 
 class HostileClient {

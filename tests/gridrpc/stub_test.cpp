@@ -8,7 +8,7 @@
 #include <string>
 
 #include "aplib/error.hpp"
-#include "gridrpc/idl.hpp"
+#include "calls/idl.hpp"
 
 namespace aplib::gridrpc {
 namespace {

@@ -251,6 +251,35 @@ void nothing(void) {}
             "aprun: entry solve(int, double) -> int: argument 1, \"3e9\", is not a whole number (type int)\n");
 }
 
+TEST(Aprun, FunctionsAreCalledWithArraysAndByTheTypesInDebugInformation) {
+  const Folder folder;
+  const std::string program = folder.compile("arrays", R"(
+#include <stdio.h>
+int counter = 1;
+void add(int n, const double* a, double* sum) { for (int i = 0; i < n; ++i) *sum += a[i] * counter; ++counter; }
+int solve(int n, double t) { printf("solve %d %g\n", n, t); return n % 256; }
+)",
+                                             "-g");
+  const Ended sums =
+      aprun({"-n", "2", "--entry", "add(int n,double a[n],INOUT double sum[1])", "--args", "3", "1,2,3", "4", program});
+  EXPECT_EQ(sums.out, "sum = 10\nsum = 10\n") << sums.error;
+  if (aprun({"--entry", "solve", program}).status == 0) GTEST_SKIP() << "there is no libdw here: no types are known";
+  const Ended solved = aprun({"--entry", "solve", "--args", "300", "1e-8", "--", program});
+  EXPECT_EQ(solved.out, "solve 300 1e-08\n") << solved.error;
+  EXPECT_EQ(solved.status, 44);
+  EXPECT_EQ(aprun({"--entry", "solve", "--args=7", "--args=2", program}).out, "solve 7 2\n");
+  EXPECT_EQ(aprun({"--entry", "solve", program}).error,
+            "aprun: entry solve(int n, double t) -> int takes 2 arguments, but 0 are given: --args \n");
+  const Ended wrong = aprun({"--entry", "solve(int,float)->int", "--args", "3", "1", program});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(contains(wrong.error, "the program has solve(int n, double t) -> int (")) << wrong.error;
+  EXPECT_TRUE(contains(wrong.error, ": parameter 2 is double t: write --entry 'solve(int n,double t)->int'"))
+      << wrong.error;
+  const Ended open = aprun({"--entry", "solve", "--args", "300", program});
+  EXPECT_EQ(open.status, 2);
+  EXPECT_TRUE(contains(open.error, "does not say where --args end: write -- behind them")) << open.error;
+}
+
 TEST(Aprun, ADryRunSaysWhatWouldRun) {
   const Folder folder;
   const std::string program = folder.compile("count", counting, "-Wl,--build-id=0x1234");

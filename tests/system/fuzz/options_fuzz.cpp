@@ -6,11 +6,11 @@
 
 #include "aplib/error.hpp"
 #include "aplib/options.hpp"
+#include "calls/idl.hpp"
 #include "comm/mixed/mixed_port.hpp"
 #include "comm/tcp/address.hpp"
 #include "fuzzer.hpp"
 #include "launch/wire/endpoint.hpp"
-#include "loader/entry.hpp"
 
 namespace aplib::fuzz {
 namespace {
@@ -56,9 +56,8 @@ void read_text(const std::string& text) {
     promise(error.code() == Errc::bad_option, "what is wrong with ports is an error of the option");
   }
   try {
-    const auto signature = loader::parse_signature(text);
-    const std::string printed = loader::print_signature(signature);
-    promise(loader::print_signature(loader::parse_signature(printed)) == printed, "signatures print as they are read");
+    const std::string printed = calls::print_signature(calls::read_signature(text));
+    promise(calls::print_signature(calls::read_signature(printed)) == printed, "signatures print as they are read");
   } catch (const Error& error) {
     promise(error.code() == Errc::bad_option, "what is wrong with a signature is an error of the option");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gridrpc/interface.hpp"
+#include "calls/interface.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "aplib/error.hpp"
 
-namespace aplib::gridrpc {
+namespace aplib::calls {
 namespace {
 
 struct TypeRow {
@@ -21,6 +21,8 @@ struct TypeRow {
 // In the order of Type. All systems that APlib knows have these sizes.
 constexpr std::array type_rows{
     TypeRow{"char", "char", 1, true},
+    TypeRow{"bool", "_Bool", 1, false},
+    TypeRow{"signed char", "signed char", 1, true},
     TypeRow{"short", "short", 2, true},
     TypeRow{"int", "int", 4, true},
     TypeRow{"long", "long", 8, true},
@@ -158,6 +160,16 @@ std::string print_dimension(const Dimension& dimension, const Function& function
   return text + "]";
 }
 
+/// Without its mode: "double A[n][n]", "int".
+std::string print_declaration(const Function& function, const Parameter& parameter) {
+  std::string text(name_of(parameter.type));
+  if (parameter.pointer || !parameter.name.empty()) text += ' ';
+  if (parameter.pointer) text += '*';
+  text += parameter.name;
+  for (const Dimension& dimension : parameter.dimensions) text += print_dimension(dimension, function);
+  return text;
+}
+
 }  // namespace
 
 std::string_view name_of(Mode mode) {
@@ -176,10 +188,7 @@ std::int64_t Expression::value(std::span<const std::int64_t> values) const {
 }
 
 std::string print_parameter(const Function& function, const Parameter& parameter) {
-  std::string text = fmt::format("{} {} {}{}", name_of(parameter.mode), name_of(parameter.type),
-                                 parameter.pointer ? "*" : "", parameter.name);
-  for (const Dimension& dimension : parameter.dimensions) text += print_dimension(dimension, function);
-  return text;
+  return fmt::format("{} {}", name_of(parameter.mode), print_declaration(function, parameter));
 }
 
 std::string print_function(const Function& function) {
@@ -189,6 +198,15 @@ std::string print_function(const Function& function) {
     text += print_parameter(function, each);
   }
   return text + ")";
+}
+
+std::string print_signature(const Function& function) {
+  std::string text = function.name + "(";
+  for (const Parameter& each : function.parameters) {
+    if (&each != function.parameters.data()) text += ", ";
+    text += each.mode == Mode::in ? print_declaration(function, each) : print_parameter(function, each);
+  }
+  return fmt::format("{}) -> {}", text, function.result ? name_of(*function.result) : "void");
 }
 
 std::vector<const Function*> functions_of(const Interface& interface) {
@@ -223,4 +241,4 @@ std::string print_interface(const Interface& interface) {
   return text;
 }
 
-}  // namespace aplib::gridrpc
+}  // namespace aplib::calls

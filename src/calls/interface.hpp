@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Interface: the functions and classes that a server offers, and what their parameters are: what an IDL text says. How
-// large arrays are stands in expressions over the scalar parameters.
+// Interface: functions and classes that can be called by description, and what their parameters are: what an IDL text
+// or a signature says. How large arrays are stands in expressions over the scalar parameters.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,14 @@
 #include <string_view>
 #include <vector>
 
-namespace aplib::gridrpc {
+namespace aplib::calls {
 
 enum class Mode : std::uint8_t { in, out, inout, work };
 
 enum class Type : std::uint8_t {
   character,
+  boolean,
+  signed_character,
   short_integer,
   integer,
   long_integer,
@@ -99,11 +101,16 @@ inline constexpr std::size_t dimensions_max = 15;
 struct Parameter {
   Mode mode = Mode::in;
   Type type = Type::integer;
-  std::string name;
+  std::string name;      ///< Of a signature: may be empty.
   bool pointer = false;  ///< "*name": one element, passed by its address also when it is IN.
   std::vector<Dimension> dimensions;
 
   [[nodiscard]] bool is_array() const noexcept { return pointer || !dimensions.empty(); }
+  [[nodiscard]] bool is_scalar() const noexcept { return !is_array() && !is_text(type); }
+  /// The function gets the value itself, not the address of its first element.
+  [[nodiscard]] bool is_by_value() const noexcept {
+    return !is_array() && (mode == Mode::in || type == Type::filename);
+  }
   [[nodiscard]] bool goes_in() const noexcept { return mode == Mode::in || mode == Mode::inout; }
   [[nodiscard]] bool comes_out() const noexcept { return mode == Mode::out || mode == Mode::inout; }
   bool operator==(const Parameter&) const = default;
@@ -120,6 +127,7 @@ struct Function {
   std::string description;
   std::vector<Parameter> parameters;
   std::vector<std::string> required;  ///< Object files and libraries.
+  std::optional<Type> result;         ///< Of a signature alone: functions of an IDL return nothing.
 
   // What the stub does: `calls`, or the text.
   std::string language;  ///< "C" or "Fortran"
@@ -159,5 +167,7 @@ struct Interface {
 [[nodiscard]] std::string print_parameter(const Function& function, const Parameter& parameter);
 /// "dmmul(IN int n, IN double A[n][n])"
 [[nodiscard]] std::string print_function(const Function& function);
+/// "solve(int n, OUT double x[n]) -> int", as read_signature() reads it.
+[[nodiscard]] std::string print_signature(const Function& function);
 
-}  // namespace aplib::gridrpc
+}  // namespace aplib::calls

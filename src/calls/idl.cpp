@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gridrpc/idl.hpp"
+#include "calls/idl.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "aplib/error.hpp"
 #include "base/text.hpp"
 
-namespace aplib::gridrpc {
+namespace aplib::calls {
 namespace {
 
 /// Expressions and declarators nest no deeper, so that a hostile text cannot exhaust the stack.
@@ -42,11 +42,19 @@ std::string shown(std::string_view text) {
   return text.size() > shown_bytes_max ? result + "..." : result;
 }
 
-/// The text as tokens, and as C text where the grammar has that.
+/// What a text is, for what is said of it.
+enum class Source : std::uint8_t {
+  file,       ///< NAME:line:column
+  signature,  ///< NAME, column
+};
+
+/// The text as tokens, from `begin` on, and as C text where the grammar has that.
 class Scanner {
  public:
-  Scanner(std::string_view text, const std::string& name) : name_(name), text_(text) {
+  Scanner(std::string_view text, const std::string& name, Source source = Source::file, std::size_t begin = 0)
+      : name_(name), source_(source), text_(text) {
     if (text.size() > idl_bytes_max) refuse({}, "", "this is no IDL", fmt::format("use up to {} bytes", idl_bytes_max));
+    while (at_ < begin) step();
     if (const std::size_t zero = text.find('\0'); zero != text.npos) {
       while (at_ < zero) step();
       refuse(place_, "", "a zero byte", "save the file as text");
@@ -104,7 +112,9 @@ class Scanner {
 
   [[noreturn]] void refuse(Place at, std::string_view found, std::string_view cause, std::string_view remedy) const {
     const std::string quoted = found.empty() ? "" : fmt::format("\"{}\": ", shown(found));
-    throw Error(Errc::bad_option, fmt::format("{}:{}:{}: {}{}: {}", name_, at.line, at.column, quoted, cause, remedy));
+    const std::string place = source_ == Source::file ? fmt::format("{}:{}:{}", name_, at.line, at.column)
+                                                      : fmt::format("{}, column {}", name_, at.column);
+    throw Error(Errc::bad_option, fmt::format("{}: {}{}: {}", place, quoted, cause, remedy));
   }
 
  private:
@@ -189,6 +199,7 @@ class Scanner {
   }
 
   const std::string& name_;
+  Source source_;
   std::string_view text_;
   std::size_t at_ = 0;
   Place place_;
@@ -199,9 +210,76 @@ constexpr std::array<std::string_view, 11> declarations{"Module",  "Define",    
                                                         "Library", "CompileOptions", "FortranFormat", "Compiler",
                                                         "Linker",  "Required",       "Calls"};
 
+constexpr std::string_view types_remedy =
+    "use bool, char, the integers from signed char to unsigned long long, int8_t to uint64_t, size_t, float, double, "
+    "scomplex, dcomplex, string (char const*) or filename";
+
+struct TypeName {
+  std::string_view name;
+  Type type;
+};
+
+// Types of one word that are no keywords which others can qualify.
+constexpr std::array type_names{
+    TypeName{"float", Type::single_real},
+    TypeName{"double", Type::double_real},
+    TypeName{"scomplex", Type::single_complex},
+    TypeName{"dcomplex", Type::double_complex},
+    TypeName{"string", Type::string},
+    TypeName{"filename", Type::filename},
+    TypeName{"bool", Type::boolean},
+    TypeName{"_Bool", Type::boolean},
+    TypeName{"int8_t", Type::signed_character},
+    TypeName{"uint8_t", Type::unsigned_character},
+    TypeName{"int16_t", Type::short_integer},
+    TypeName{"uint16_t", Type::unsigned_short},
+    TypeName{"int32_t", Type::integer},
+    TypeName{"uint32_t", Type::unsigned_integer},
+    TypeName{"int64_t", Type::long_integer},
+    TypeName{"uint64_t", Type::unsigned_long},
+    TypeName{"size_t", Type::unsigned_long},
+    TypeName{"ssize_t", Type::long_integer},
+    TypeName{"ptrdiff_t", Type::long_integer},
+    TypeName{"intptr_t", Type::long_integer},
+    TypeName{"uintptr_t", Type::unsigned_long},
+};
+
+/// How often each keyword of C's arithmetic types occurs in a type.
+struct Keywords {
+  int is_signed = 0, is_unsigned = 0, chars = 0, shorts = 0, ints = 0, longs = 0;
+
+  /// False: not one of them.
+  bool count(const Token& token) {
+    const std::array<std::pair<std::string_view, int*>, 6> all{{{"signed", &is_signed},
+                                                                {"unsigned", &is_unsigned},
+                                                                {"char", &chars},
+                                                                {"short", &shorts},
+                                                                {"int", &ints},
+                                                                {"long", &longs}}};
+    for (const auto& [name, counter] : all)
+      if (token.is(name)) return ++*counter, true;
+    return false;
+  }
+  [[nodiscard]] bool any() const { return is_signed + is_unsigned + chars + shorts + ints + longs > 0; }
+  [[nodiscard]] std::optional<Type> type() const {
+    if (is_signed + is_unsigned > 1 || chars > 1 || shorts > 1 || ints > 1 || longs > 2) return std::nullopt;
+    if (chars + shorts + (longs > 0 ? 1 : 0) > 1 || (chars > 0 && ints > 0)) return std::nullopt;
+    const bool plus = is_unsigned > 0;
+    if (chars > 0) return plus ? Type::unsigned_character : is_signed > 0 ? Type::signed_character : Type::character;
+    if (shorts > 0) return plus ? Type::unsigned_short : Type::short_integer;
+    if (longs > 0) return plus ? Type::unsigned_long : Type::long_integer;
+    return plus ? Type::unsigned_integer : Type::integer;
+  }
+};
+
 class Parser {
  public:
   Parser(std::string_view text, const std::string& name, Bodies bodies) : scan_(text, name), bodies_(bodies) {}
+  /// Of the signature of `function`, whose parameters begin there.
+  Parser(std::string_view text, const std::string& name, std::string function, std::size_t begin)
+      : scan_(text, name, Source::signature, begin), source_(Source::signature) {
+    function_.name = std::move(function);
+  }
 
   Interface read() {
     while (scan_.now().kind != Token::Kind::end) read_declaration();
@@ -209,6 +287,29 @@ class Parser {
     if (interface_.functions.empty() && interface_.classes.empty())
       scan_.refuse_now("the module defines nothing", "write Define NAME(...) or DefClass NAME { ... }");
     return std::move(interface_);
+  }
+
+  Function read_signature() {
+    if (scan_.now().kind == Token::Kind::end) return std::move(function_);
+    read_parameters();
+    if (scan_.now().kind == Token::Kind::end) return std::move(function_);
+    constexpr std::string_view remedy = "write ->TYPE there";
+    scan_.expect("-", "a result was expected", remedy);
+    scan_.expect(">", "a result was expected", remedy);
+    const Place at = scan_.now().at;
+    if (!scan_.take_if("void")) {
+      function_.result = read_type();
+      if (scan_.take_if("*")) {
+        if (function_.result != Type::character)
+          scan_.refuse(at, "*", "an address as a result", "return it by an OUT parameter, as in OUT double x[n]");
+        function_.result = Type::string;
+        scan_.take_if("const");
+      }
+      if (function_.result == Type::filename)
+        scan_.refuse(at, "filename", "a file as a result", "return its name, a string");
+    }
+    if (scan_.now().kind != Token::Kind::end) scan_.refuse_now("the signature ends before it", "leave it out");
+    return std::move(function_);
   }
 
  private:
@@ -324,19 +425,28 @@ class Parser {
     const bool twice = std::ranges::any_of(functions, [&](const Function& e) { return e.name == function_.name; });
     if (twice || (&functions == &interface_.functions && is_defined(function_.name)))
       scan_.refuse(at, function_.name, "it is defined twice", "use another name");
-    scan_.expect("(", fmt::format("the parameters of {} are missing", function_.name), "write ( ... ) behind its name");
-    if (!scan_.take_if(")")) {
-      do read_parameter();
-      while (scan_.take_if(","));
-      scan_.expect(")", fmt::format("the parameters of {} do not end", function_.name),
-                   "write , before another one, ) behind the last");
-    }
-    resolve_references();
+    read_parameters();
     function_.description = optional_text();
     while (read_option(&function_.required)) {
     }
     read_body();
     functions.push_back(std::move(function_));
+  }
+
+  void read_parameters() {
+    scan_.expect("(", fmt::format("the parameters of {} are missing", function_.name), "write ( ... ) behind its name");
+    if (!scan_.take_if(")")) {
+      const Place at = scan_.now().at;
+      if (scan_.take_if("void")) {
+        if (!scan_.now().is(")")) scan_.refuse(at, "void", "void is the type of a result only", "leave it out");
+      } else {
+        do read_parameter();
+        while (scan_.take_if(","));
+      }
+      scan_.expect(")", fmt::format("the parameters of {} do not end", function_.name),
+                   "write , before another one, ) behind the last");
+    }
+    resolve_references();
   }
 
   /// Required "...", and what other implementations need.
@@ -402,7 +512,8 @@ class Parser {
     if (found.kind == Token::Kind::word && at != function_.parameters.end())
       return static_cast<std::uint32_t>(at - function_.parameters.begin());
     std::vector<std::string_view> known;
-    for (const Parameter& each : function_.parameters) known.push_back(each.name);
+    for (const Parameter& each : function_.parameters)
+      if (!each.name.empty()) known.push_back(each.name);
     const auto nearest = text::nearest(found.text, known);
     scan_.refuse(found.at, found.kind == Token::Kind::end ? "the end" : found.text,
                  fmt::format("{} has no such parameter", function_.name),
@@ -420,7 +531,8 @@ class Parser {
     if (!has_mode) has_mode = read_mode(parameter.mode);
     const Place at = scan_.now().at;
     read_declarator(parameter, 0);
-    if (std::ranges::find(function_.parameters, parameter.name, &Parameter::name) != function_.parameters.end())
+    if (!parameter.name.empty() &&
+        std::ranges::find(function_.parameters, parameter.name, &Parameter::name) != function_.parameters.end())
       scan_.refuse(at, parameter.name, fmt::format("{} has two of that name", function_.name), "use another name");
     if (parameter.mode == Mode::work && !parameter.is_array())
       scan_.refuse(at, parameter.name, "a work area without a size", "write its size, as in WORK double w[n]");
@@ -445,43 +557,38 @@ class Parser {
 
   Type read_type() {
     const Token first = scan_.now();
-    int longs = 0;
-    bool is_unsigned = false;
-    bool any = false;
-    std::string_view base;
-    for (;; any = true) {
-      if (scan_.take_if("long")) {
-        ++longs;
-      } else if (scan_.take_if("unsigned")) {
-        is_unsigned = true;
-      } else if (!scan_.take_if("signed")) {
-        break;
+    Keywords keywords;
+    std::optional<Type> single;
+    for (;;) {
+      if (scan_.take_if("const")) continue;
+      // std::size_t is size_t, but std::string is no char const*.
+      const bool qualified = scan_.take_if("std");
+      for (int i = 0; qualified && i < 2; ++i)
+        scan_.expect(":", "std:: and a type were expected", "write C's name of it");
+      const Token token = scan_.now();
+      if (keywords.count(token)) {
+        scan_.take();
+        continue;
       }
+      const auto* const row = std::ranges::find(type_names, token.text, &TypeName::name);
+      const bool known =
+          token.kind == Token::Kind::word && row != type_names.end() && !(qualified && is_text(row->type));
+      if (qualified && !known) scan_.refuse_now("a type of C++ that cannot be passed", types_remedy);
+      if (!known || single) break;  // the next word is a name
+      if (keywords.any()) scan_.refuse(first.at, first.text, "no such type", types_remedy);
+      single = row->type;
+      scan_.take();
     }
-    constexpr std::array<std::string_view, 9> bases{"char",     "short",    "int",    "float",   "double",
-                                                    "scomplex", "dcomplex", "string", "filename"};
-    if (std::ranges::find(bases, scan_.now().text) != bases.end() && scan_.now().kind == Token::Kind::word)
-      base = scan_.take().text;
-    else if (!any)
-      refuse_type();
-    if (base == "short") scan_.take_if("int");
-    const bool whole = base.empty() || base == "int" || base == "char" || base == "short";
-    if (longs > 2 || (longs > 0 && !base.empty() && base != "int") || (any && !whole))
-      scan_.refuse(first.at, first.text, "no such type", fmt::format("use {}, long or unsigned", text::join(bases)));
-    const auto sign = [&](Type with, Type without) { return is_unsigned ? without : with; };
-    if (longs > 0) return sign(Type::long_integer, Type::unsigned_long);
-    if (base == "char") return sign(Type::character, Type::unsigned_character);
-    if (base == "short") return sign(Type::short_integer, Type::unsigned_short);
-    if (base.empty() || base == "int") return sign(Type::integer, Type::unsigned_integer);
-    constexpr std::array others{Type::single_real,    Type::double_real, Type::single_complex,
-                                Type::double_complex, Type::string,      Type::filename};
-    return others[static_cast<std::size_t>(std::ranges::find(bases, base) - bases.begin()) - 3];
+    if (!single && !keywords.any()) refuse_type();
+    const auto type = single ? (keywords.any() ? std::nullopt : single) : keywords.type();
+    if (!type) scan_.refuse(first.at, first.text, "no such type", types_remedy);
+    return *type;
   }
 
   [[noreturn]] void refuse_type() {
-    constexpr std::array<std::string_view, 16> known{
-        "IN",    "OUT",    "INOUT",    "WORK",     "char",     "short",  "int",      "long",
-        "float", "double", "unsigned", "scomplex", "dcomplex", "string", "filename", "long int"};
+    constexpr std::array<std::string_view, 19> known{
+        "IN",       "OUT",    "INOUT",    "WORK",     "char",   "short",    "int",     "long",   "float",   "double",
+        "unsigned", "signed", "scomplex", "dcomplex", "string", "filename", "int64_t", "size_t", "long int"};
     const Token found = scan_.now();
     if (found.is("filepointer"))
       scan_.refuse(found.at, found.text, "there are no file pointers", "use filename, and fopen() in the function");
@@ -494,7 +601,14 @@ class Parser {
 
   void read_declarator(Parameter& parameter, int depth) {
     if (depth > depth_max) scan_.refuse_now("it nests too deep", "leave parentheses out");
-    if (scan_.take_if("*")) {
+    const bool is_reference = source_ == Source::signature && scan_.take_if("&");
+    if (is_reference || scan_.take_if("*")) {
+      scan_.take_if("const");
+      // In C, a char const* is a text.
+      if (source_ == Source::signature && parameter.type == Type::character && parameter.mode == Mode::in) {
+        parameter.type = Type::string;
+        return read_declarator(parameter, depth + 1);
+      }
       if (parameter.pointer) scan_.refuse_now("a pointer to a pointer", "use an array with its size: NAME[n]");
       parameter.pointer = true;
       return read_declarator(parameter, depth + 1);
@@ -502,7 +616,7 @@ class Parser {
     if (scan_.take_if("(")) {
       read_declarator(parameter, depth + 1);
       scan_.expect(")", "the parenthesis does not end", "write ) there");
-    } else {
+    } else if (source_ == Source::file || scan_.now().kind == Token::Kind::word) {
       parameter.name = name("the parameter");
       if (scan_.now().is("("))
         scan_.refuse(scan_.now().at, parameter.name, "call-back functions are not there",
@@ -646,7 +760,8 @@ class Parser {
   }
 
   Scanner scan_;
-  Bodies bodies_;
+  Source source_ = Source::file;
+  Bodies bodies_ = Bodies::none;
   Interface interface_;
   Function function_;
   std::vector<Token> references_;  ///< Names in sizes, whose parameters may come later: a node has its number here.
@@ -658,4 +773,22 @@ Interface read_interface(std::string_view text, const std::string& name, Bodies 
   return Parser(text, name, bodies).read();
 }
 
-}  // namespace aplib::gridrpc
+Function read_signature(std::string_view text) {
+  // Names are C++'s and symbols, too.
+  const auto of_name = [](char c) {
+    return is_letter(c) || is_digit(c) || std::string_view(":$.~").find(c) != std::string_view::npos;
+  };
+  const std::string source = fmt::format("entry \"{}\"", shown(text));
+  const std::size_t open = std::min(text.find('('), text.size());
+  std::string_view name = text.substr(0, open);
+  while (!name.empty() && is_blank(name.front())) name.remove_prefix(1);
+  while (!name.empty() && is_blank(name.back())) name.remove_suffix(1);
+  if (name.empty() || !std::ranges::all_of(name, of_name)) {
+    throw Error(Errc::bad_option, fmt::format("{} does not begin with the name of a function: write "
+                                              "name(type,...)->type, for example solve(int,double)->int",
+                                              source));
+  }
+  return Parser(text, source, std::string(name), open).read_signature();
+}
+
+}  // namespace aplib::calls

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Ninf's IDL: what it means, and what a user is told of a mistake.
-#include "gridrpc/idl.hpp"
+#include "calls/idl.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "aplib/error.hpp"
 
-namespace aplib::gridrpc {
+namespace aplib::calls {
 namespace {
 
 const std::string header = "Module m;\n";
@@ -187,10 +187,9 @@ TEST(Idl, SaysFilePlaceTextCauseAndRemedyOfAMistake) {
          "1:29: \"p\": a pointer to a pointer: use an array with its size: NAME[n]");
   expect("Module m; Define f() Backend \"MPI\" {}",
          "1:30: \"MPI\": there are no such servers: leave Backend out, or write Backend \"NORMAL\"");
-  expect(
-      "Module m; Define f(IN long double x) {}",
-      "1:23: \"long\": no such type: use char, short, int, float, double, scomplex, dcomplex, string, filename, long "
-      "or unsigned");
+  expect("Module m; Define f(IN long double x) {}",
+         "1:23: \"long\": no such type: use bool, char, the integers from signed char to unsigned long long, "
+         "int8_t to uint64_t, size_t, float, double, scomplex, dcomplex, string (char const*) or filename");
   expect("Module m; DefClass c { }", "1:20: \"c\": the class has no methods: add DefMethod NAME(...)");
   expect("Module m; DefClass c { DefMehtod f() {} }",
          "1:24: \"DefMehtod\": no part of a class: did you mean DefMethod?");
@@ -229,4 +228,4 @@ TEST(Idl, EndsWithAnAnswerWhateverTheTextIs) {
 }
 
 }  // namespace
-}  // namespace aplib::gridrpc
+}  // namespace aplib::calls
