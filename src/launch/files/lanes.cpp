@@ -7,12 +7,6 @@
 
 namespace aplib::launch::files {
 
-namespace {
-
-constexpr double worth = 1.1;  // a lane helps if the stream is so much faster
-
-}  // namespace
-
 ChunkHead chunk_head(std::uint64_t place, std::size_t bytes) {
   ByteWriter writer;
   writer.number(place);
@@ -88,21 +82,10 @@ bool LaneJoiner::deliver_early(const Sink& sink) {
   return true;
 }
 
-std::size_t LaneGrowth::wanted(Clock::time_point now, std::uint64_t moved, std::size_t lanes) {
-  if (settled_ || wanted_ > lanes) return wanted_;
-  if (lanes != lanes_) {
-    lanes_ = lanes;
-    since_ = now;
-    moved_ = moved;
-    return wanted_;
-  }
-  if (now - since_ < interval || moved - moved_ < interval_bytes) return wanted_;
-  const double rate = static_cast<double>(moved - moved_) / std::chrono::duration<double>(now - since_).count();
-  settled_ = lanes > 1 && rate < worth * rate_before_;
-  rate_before_ = rate;
-  if (!settled_) wanted_ = lanes == 1 ? 2 : lanes_max;
-  settled_ = settled_ || lanes == lanes_max;
-  return wanted_;
+std::size_t LaneGrowth::wanted(Clock::time_point now, std::uint64_t moved) {
+  if (moved != 0 && begun_ == Clock::time_point{}) begun_ = now;
+  lasts_ = lasts_ || (moved >= interval_bytes && now - begun_ >= interval);
+  return lasts_ ? lanes_max : 1;
 }
 
 }  // namespace aplib::launch::files

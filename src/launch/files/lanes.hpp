@@ -61,25 +61,22 @@ class LaneJoiner {
   std::size_t early_bytes_ = 0;
 };
 
-/// How many lanes a transfer should have: a second one is tried, and if the stream is faster with it, all. One thread
-/// at a time.
+/// How many lanes a transfer should have: one, and if it lasts, all. To try a second one first, and to look whether it
+/// helps, costs more than it saves: a lane that has just lost packets is slow for some round trips, and so are two. One
+/// thread at a time.
 class LaneGrowth {
  public:
   using Clock = std::chrono::steady_clock;
-  /// What a rate is taken over, at least.
+  /// A transfer lasts that has moved so much in no less than that time.
   static constexpr std::chrono::milliseconds interval{200};
   static constexpr std::uint64_t interval_bytes = std::uint64_t{1} << 20;
 
-  /// `moved`: bytes of the stream so far, by `lanes`. Returns how many there should be.
-  [[nodiscard]] std::size_t wanted(Clock::time_point now, std::uint64_t moved, std::size_t lanes);
+  /// `moved`: bytes of the stream so far.
+  [[nodiscard]] std::size_t wanted(Clock::time_point now, std::uint64_t moved);
 
  private:
-  Clock::time_point since_{};
-  std::uint64_t moved_ = 0;
-  std::size_t lanes_ = 0;   // in this interval; 0: before the first
-  double rate_before_ = 0;  // with fewer lanes
-  std::size_t wanted_ = 1;
-  bool settled_ = false;
+  Clock::time_point begun_{};  // since something has moved
+  bool lasts_ = false;
 };
 
 }  // namespace aplib::launch::files

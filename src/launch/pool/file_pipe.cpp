@@ -55,7 +55,7 @@ bool Carrier<End>::work(std::span<const pollfd> waits) {
   for (std::size_t i = 0; i < lanes_.size(); ++i)
     if (lanes_[i].hears) listen(i);
   const bool is_heard = speak();
-  if (source_ != nullptr) source_->want(growth_.wanted(Clock::now(), joiner_.joined() + said_, lanes_.size()));
+  if (source_ != nullptr) source_->want(growth_.wanted(Clock::now(), joiner_.joined() + said_));
   return is_heard && in_order_ && !is_over();
 }
 

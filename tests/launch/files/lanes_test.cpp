@@ -97,24 +97,22 @@ TEST(LaneJoiner, KeepsNoMoreThanItMayOfStrangers) {
   }
 }
 
-/// Lets a stream run whose rate grows with the lanes up to `useful`; returns how many lanes it has in the end.
-std::size_t lanes_of_stream(std::size_t useful, double rate) {
+/// Lets a stream of that rate, in bytes a second, run for so long, from when it has begun to move.
+std::size_t lanes_after(std::chrono::milliseconds time, double rate) {
   files::LaneGrowth growth;
-  auto now = files::LaneGrowth::Clock::time_point{} + 1h;
-  std::uint64_t moved = 0;
+  const auto begin = files::LaneGrowth::Clock::time_point{} + 1h;
+  EXPECT_EQ(growth.wanted(begin, 0), 1U);
   std::size_t lanes = 1;
-  for (int i = 0; i < 1000; ++i) {
-    now += 10ms;
-    moved += static_cast<std::uint64_t>(rate * 0.01 * static_cast<double>(std::min(lanes, useful)));
-    lanes = std::min(growth.wanted(now, moved, lanes), files::lanes_max);
-  }
+  for (auto now = 0ms; now <= time; now += 1ms)
+    lanes =
+        growth.wanted(begin + 1s + now, 1 + static_cast<std::uint64_t>(rate * static_cast<double>(now.count()) / 1e3));
   return lanes;
 }
 
-TEST(LaneGrowth, AddsLanesAsLongAsTheyHelp) {
-  EXPECT_EQ(lanes_of_stream(1, 1e8), 2U) << "one more is tried";
-  EXPECT_EQ(lanes_of_stream(files::lanes_max, 2e7), files::lanes_max);
-  EXPECT_EQ(lanes_of_stream(files::lanes_max, 1e4), 1U) << "too little moves to tell";
+TEST(LaneGrowth, GivesAllLanesToWhatLasts) {
+  EXPECT_EQ(lanes_after(199ms, 1e9), 1U) << "it may be over at once";
+  EXPECT_EQ(lanes_after(200ms, 1e7), files::lanes_max);
+  EXPECT_EQ(lanes_after(10s, 1e5), 1U) << "little moves";
 }
 
 std::pair<os::UniqueFd, os::UniqueFd> connection() {
