@@ -3,7 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "aplib/error.hpp"
+
+namespace aplib::calls {
+namespace {
+using TypeKind = DebugType::Kind;
+}
+}  // namespace aplib::calls
 
 // The types come from the headers. The functions come from the library that is there when a program's types are asked
 // for, so that no process depends on it that never does.
@@ -21,8 +29,6 @@
 
 namespace aplib::calls {
 namespace {
-
-using TypeKind = DebugType::Kind;
 
 constexpr int type_depth_max = 50;  // of types in types, of a file that may be anybody's
 
@@ -342,26 +348,21 @@ std::vector<DebugFunction> debug_functions(const std::string& /*file*/, std::str
 namespace aplib::calls {
 namespace {
 
-using TypeKind = DebugType::Kind;
-
 /// Passed in the same place with the same size: int and unsigned are, int and float are not.
 bool is_alike(Type one, Type other) {
   const auto is_whole = [](Type type) { return is_integer(type) || type == Type::boolean; };
   return one == other || (is_whole(one) && is_whole(other) && bytes_of(one) == bytes_of(other));
 }
 
-/// A parameter passes what the function takes there.
-bool fits(const Parameter& parameter, const DebugType& type) {
-  if (!parameter.is_by_value())
-    return type.is_address() && (is_text(parameter.type) || !type.type || is_alike(parameter.type, *type.type));
-  if (is_text(parameter.type)) return type.is_address() && (!type.type || bytes_of(*type.type) == 1);
-  return type.kind == TypeKind::value && type.type && is_alike(parameter.type, *type.type);
+/// A value of `passed` is what the function takes there, or returns.
+bool fits(Type passed, const DebugType& type) {
+  if (is_text(passed)) return type.is_address() && (!type.type || bytes_of(*type.type) == 1);
+  return type.kind == TypeKind::value && type.type && is_alike(passed, *type.type);
 }
 
-bool fits(const std::optional<Type>& result, const DebugType& type) {
-  if (!result) return true;
-  if (is_text(*result)) return type.is_address() && (!type.type || bytes_of(*type.type) == 1);
-  return type.kind == TypeKind::value && type.type && is_alike(*result, *type.type);
+bool fits(const Parameter& parameter, const DebugType& type) {
+  if (parameter.is_by_value()) return fits(parameter.type, type);
+  return type.is_address() && (is_text(parameter.type) || !type.type || is_alike(parameter.type, *type.type));
 }
 
 /// How a user would write it; sizes that are not known are dots.
@@ -407,28 +408,31 @@ std::string print_function(const DebugFunction& function) {
   return fmt::format("{}) -> {}", text, function.result.text);
 }
 
+std::optional<Parameter> parameter_of(const DebugFunction::Argument& argument) {
+  const DebugType& type = argument.type;
+  const bool is_text = type.kind == TypeKind::text;
+  if (!is_text && !type.type) return std::nullopt;
+  Parameter parameter;
+  parameter.name = argument.name;
+  parameter.type = is_text ? Type::string : *type.type;
+  parameter.pointer = type.kind == TypeKind::reference;
+  if (!is_text && type.is_address() && !type.is_const) parameter.mode = Mode::inout;
+  return parameter;
+}
+
 Function signature_of(const DebugFunction& function, const std::string& name) {
   Function signature;
   signature.name = name;
   for (const auto& each : function.arguments) {
-    Parameter parameter;
-    parameter.name = each.name;
-    if (each.type.kind == TypeKind::text) {
-      parameter.type = Type::string;
-    } else if (each.type.type && each.type.kind == TypeKind::value) {
-      parameter.type = *each.type.type;
-    } else if (each.type.type && each.type.kind == TypeKind::reference) {
-      parameter.type = *each.type.type;
-      parameter.pointer = true;
-      parameter.mode = each.type.is_const ? Mode::in : Mode::inout;
-    } else if (each.type.type) {
+    auto parameter = parameter_of(each);
+    if (!parameter)
+      refuse(function, name, fmt::format("{} cannot be passed: call a function that makes it", print_argument(each)));
+    if (each.type.kind == TypeKind::address) {
       refuse(function, name,
              fmt::format("how many elements {} has is not known: write the sizes, --entry '{}'", print_argument(each),
                          as_signature(function, name)));
-    } else {
-      refuse(function, name, fmt::format("{} cannot be passed: call a function that makes it", print_argument(each)));
     }
-    signature.parameters.push_back(std::move(parameter));
+    signature.parameters.push_back(std::move(*parameter));
   }
   const DebugType& result = function.result;
   if (result.kind == TypeKind::text) signature.result = Type::string;
@@ -449,7 +453,8 @@ void check_signature(const Function& signature, const DebugFunction& function) {
     if (fits(signature.parameters[i], function.arguments[i].type)) continue;
     wrong(fmt::format("parameter {} is {}", i + 1, print_argument(function.arguments[i])));
   }
-  if (!fits(signature.result, function.result)) wrong(fmt::format("it returns {}", function.result.text));
+  if (signature.result && !fits(*signature.result, function.result))
+    wrong(fmt::format("it returns {}", function.result.text));
 }
 
 }  // namespace aplib::calls

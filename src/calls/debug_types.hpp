@@ -57,6 +57,8 @@ struct DebugFunction {
 /// "solve(int n, double const *x) -> int"
 [[nodiscard]] std::string print_function(const DebugFunction& function);
 
+/// How a call passes it: one element at an address, also of an array, whose size is not known. Nothing: it cannot.
+[[nodiscard]] std::optional<Parameter> parameter_of(const DebugFunction::Argument& argument);
 /// How to call it, as `name`: values and references. Throws Error(bad_option): it takes addresses of arrays, whose
 /// sizes nobody says, or what cannot be passed; with what to write instead.
 [[nodiscard]] Function signature_of(const DebugFunction& function, const std::string& name);

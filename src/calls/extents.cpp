@@ -11,40 +11,15 @@
 namespace aplib::calls {
 namespace {
 
-constexpr std::size_t line_bytes = 64;
-
-std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-template <class T>
-std::int64_t integer_at(const void* address) {
-  T value;
-  std::memcpy(&value, address, sizeof value);
-  if constexpr (std::is_same_v<T, std::uint64_t>)
-    if (value > INT64_MAX) return INT64_MAX;  // no array has so many elements
-  return static_cast<std::int64_t>(value);
-}
-
+/// Of an integer type.
 std::int64_t integer_at(Type type, const void* address) {
-  switch (type) {
-    case Type::character:
-      return integer_at<char>(address);
-    case Type::signed_character:
-      return integer_at<std::int8_t>(address);
-    case Type::short_integer:
-      return integer_at<std::int16_t>(address);
-    case Type::integer:
-      return integer_at<std::int32_t>(address);
-    case Type::unsigned_character:
-      return integer_at<std::uint8_t>(address);
-    case Type::unsigned_short:
-      return integer_at<std::uint16_t>(address);
-    case Type::unsigned_integer:
-      return integer_at<std::uint32_t>(address);
-    case Type::unsigned_long:
-      return integer_at<std::uint64_t>(address);
-    default:
-      return integer_at<std::int64_t>(address);
-  }
+  return with_type(type, [address](auto value) -> std::int64_t {
+    std::memcpy(&value, address, sizeof value);
+    if constexpr (std::is_same_v<decltype(value), std::uint64_t>)
+      if (value > INT64_MAX) return INT64_MAX;  // no array has so many elements
+    if constexpr (std::is_integral_v<decltype(value)>) return static_cast<std::int64_t>(value);
+    return 0;
+  });
 }
 
 }  // namespace
@@ -136,7 +111,7 @@ std::uint64_t Extents::place_in_arena(const Function& function) {
         extent.moved_bytes < arena_array_min)
       continue;
     extent.offset = end;
-    end = rounded_up(end + extent.moved_bytes, line_bytes);
+    end = rounded_to_lines(end + extent.moved_bytes);
   }
   return end;
 }

@@ -16,6 +16,11 @@ namespace aplib::calls {
 /// Smaller arrays travel in the stream.
 inline constexpr std::uint64_t arena_array_min = std::uint64_t{16} << 10;
 inline constexpr std::uint64_t array_bytes_max = std::uint64_t{1} << 46;
+/// Arrays side by side in memory begin with cache lines.
+inline constexpr std::size_t line_bytes = 64;
+[[nodiscard]] constexpr std::uint64_t rounded_to_lines(std::uint64_t bytes) noexcept {
+  return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+}
 
 /// What travels of one dimension.
 struct Range {

@@ -3,6 +3,7 @@
 // or a signature says. How large arrays are stands in expressions over the scalar parameters.
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -43,6 +44,45 @@ enum class Type : std::uint8_t {
 [[nodiscard]] bool is_integer(Type type);
 /// A string or filename: elements are pointers, and what they point to travels.
 [[nodiscard]] bool is_text(Type type);
+
+/// Calls what(T{}) for the type that `type` is in C++: a text is a char const*.
+template <class What>
+auto with_type(Type type, What what) {
+  switch (type) {
+    case Type::character:
+      return what(char{});
+    case Type::boolean:
+      return what(bool{});
+    case Type::signed_character:
+      return what(std::int8_t{});
+    case Type::short_integer:
+      return what(std::int16_t{});
+    case Type::integer:
+      return what(std::int32_t{});
+    case Type::long_integer:
+      return what(std::int64_t{});
+    case Type::unsigned_character:
+      return what(std::uint8_t{});
+    case Type::unsigned_short:
+      return what(std::uint16_t{});
+    case Type::unsigned_integer:
+      return what(std::uint32_t{});
+    case Type::unsigned_long:
+      return what(std::uint64_t{});
+    case Type::single_real:
+      return what(float{});
+    case Type::double_real:
+      return what(double{});
+    case Type::single_complex:
+      return what(std::complex<float>{});
+    case Type::double_complex:
+      return what(std::complex<double>{});
+    case Type::string:
+    case Type::filename:
+      break;
+  }
+  return what(static_cast<const char*>(nullptr));
+}
 
 /// A place in an IDL text: both numbers count from 1.
 struct Place {

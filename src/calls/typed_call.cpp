@@ -14,6 +14,7 @@
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -90,45 +91,6 @@ std::string print_complex(std::complex<T> value) {
   return fmt::format("{}{:+}i", value.real(), value.imag());
 }
 
-/// Calls what(T{}) for the type that `type` is in C++.
-template <class What>
-auto with_type(Type type, What what) {
-  switch (type) {
-    case Type::character:
-      return what(char{});
-    case Type::boolean:
-      return what(bool{});
-    case Type::signed_character:
-      return what(std::int8_t{});
-    case Type::short_integer:
-      return what(std::int16_t{});
-    case Type::integer:
-      return what(std::int32_t{});
-    case Type::long_integer:
-      return what(std::int64_t{});
-    case Type::unsigned_character:
-      return what(std::uint8_t{});
-    case Type::unsigned_short:
-      return what(std::uint16_t{});
-    case Type::unsigned_integer:
-      return what(std::uint32_t{});
-    case Type::unsigned_long:
-      return what(std::uint64_t{});
-    case Type::single_real:
-      return what(float{});
-    case Type::double_real:
-      return what(double{});
-    case Type::single_complex:
-      return what(std::complex<float>{});
-    case Type::double_complex:
-      return what(std::complex<double>{});
-    case Type::string:
-    case Type::filename:
-      break;
-  }
-  return what(static_cast<const char*>(nullptr));
-}
-
 Problem read(std::string_view text, bool& into) {
   const auto on = text::parse_switch(text);
   if (!on) return "is neither true nor false";
@@ -188,40 +150,22 @@ std::string print_value(Type type, const void* value) {
 
 // --- Calls ---
 
+template <class T>
+ffi_type* ffi_type_of() {
+  if constexpr (std::is_pointer_v<T>) return &ffi_type_pointer;
+  if constexpr (std::is_same_v<T, float>) return &ffi_type_float;
+  if constexpr (std::is_same_v<T, double>) return &ffi_type_double;
+  if constexpr (std::is_same_v<T, std::complex<float>>) return &ffi_type_complex_float;
+  if constexpr (std::is_same_v<T, std::complex<double>>) return &ffi_type_complex_double;
+  constexpr bool is_signed = std::is_signed_v<T>;
+  if constexpr (sizeof(T) == 1) return is_signed ? &ffi_type_sint8 : &ffi_type_uint8;
+  if constexpr (sizeof(T) == 2) return is_signed ? &ffi_type_sint16 : &ffi_type_uint16;
+  if constexpr (sizeof(T) == 4) return is_signed ? &ffi_type_sint32 : &ffi_type_uint32;
+  return is_signed ? &ffi_type_sint64 : &ffi_type_uint64;
+}
+
 ffi_type* ffi_type_of(Type type) {
-  switch (type) {
-    case Type::character:
-      return std::numeric_limits<char>::is_signed ? &ffi_type_sint8 : &ffi_type_uint8;
-    case Type::boolean:
-    case Type::unsigned_character:
-      return &ffi_type_uint8;
-    case Type::signed_character:
-      return &ffi_type_sint8;
-    case Type::short_integer:
-      return &ffi_type_sint16;
-    case Type::integer:
-      return &ffi_type_sint32;
-    case Type::long_integer:
-      return &ffi_type_sint64;
-    case Type::unsigned_short:
-      return &ffi_type_uint16;
-    case Type::unsigned_integer:
-      return &ffi_type_uint32;
-    case Type::unsigned_long:
-      return &ffi_type_uint64;
-    case Type::single_real:
-      return &ffi_type_float;
-    case Type::double_real:
-      return &ffi_type_double;
-    case Type::single_complex:
-      return &ffi_type_complex_float;
-    case Type::double_complex:
-      return &ffi_type_complex_double;
-    case Type::string:
-    case Type::filename:
-      break;
-  }
-  return &ffi_type_pointer;
+  return with_type(type, [](auto value) { return ffi_type_of<decltype(value)>(); });
 }
 
 bool has_text(const Parameter& parameter) { return parameter.goes_in() || parameter.type == Type::filename; }

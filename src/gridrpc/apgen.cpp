@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: MIT
 // apgen: writes the main part of a server of GridRPC. docs/gridrpc.md says what it reads.
+#include <elf.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "aplib/error.hpp"
@@ -30,6 +36,24 @@ void write(const std::string& file, const std::string& text) {
   const os::UniqueFd out(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!out || !os::write_all(out.get(), text))
     throw Error(Errc::failed, fmt::format("{}: cannot be written: {}", file, std::strerror(errno)));
+}
+
+[[noreturn]] void refuse_unread(const std::string& file) {
+  throw Error(Errc::bad_option, fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
+}
+
+/// Libraries may be large: only this is read of them here.
+bool is_elf(const std::string& file) {
+  const os::UniqueFd in(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, SELFMAG> first{};
+  if (!in || ::read(in.get(), first.data(), first.size()) < 0) refuse_unread(file);
+  return std::string_view(first.data(), first.size()) == ELFMAG;
+}
+
+std::string contents_of(const std::string& file) {
+  auto contents = os::read_file(file);
+  if (!contents) refuse_unread(file);
+  return std::move(*contents);
 }
 
 int generate(int argc, char** argv) {
@@ -58,21 +82,18 @@ int generate(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : wrong_status;
   }
-  const auto contents = os::read_file(file);
-  if (!contents) throw Error(Errc::bad_option, fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
-  const bool is_library = contents->starts_with(
-      "\x7f"
-      "ELF");
+  const bool is_library = is_elf(file);
   if (is_library == functions.empty()) {
     throw Error(Errc::bad_option, fmt::format("{}: {}", file,
                                               is_library ? "a library: name its functions behind it"
                                                          : "no library, so that no functions can be named behind it"));
   }
+  const Sizes sizes = shows_idl ? Sizes::left_open : Sizes::refused;
+  const std::string text = is_library ? draft_interface(file, functions, sizes) : contents_of(file);
   if (shows_idl) {
-    write("-", is_library ? draft_interface(file, functions, Sizes::left_open) : *contents);
+    write("-", text);
     return 0;
   }
-  const std::string text = is_library ? draft_interface(file, functions, Sizes::refused) : *contents;
   const Interface interface = read_interface(text, file);
   if (shows_interface) {
     write("-", print_interface(interface));

@@ -18,10 +18,7 @@
 namespace aplib::gridrpc {
 namespace {
 
-constexpr std::size_t line_bytes = 64;
 constexpr std::size_t copied_text_max = 4096;
-
-std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 /// The elements that travel, side by side.
 void pack(const Extent& extent, std::size_t each, const std::byte* array, std::byte* packed) {
@@ -279,7 +276,7 @@ std::uint64_t Body::read_length(std::uint64_t most) {
 // --- Memory of a call ---
 
 std::byte* CallMemory::take(std::uint64_t bytes) {
-  const std::uint64_t rounded = rounded_up(std::max<std::uint64_t>(bytes, 1), line_bytes);
+  const std::uint64_t rounded = rounded_to_lines(std::max<std::uint64_t>(bytes, 1));
   if (rounded <= sizeof small_->bytes - used_) return small_->bytes + std::exchange(used_, used_ + rounded);
   blocks_.reserve(blocks_.size() + 1);
   void* const block = std::aligned_alloc(line_bytes, rounded);

@@ -98,21 +98,18 @@ class Draft {
 
   [[nodiscard]] std::string parameter(const DebugFunction& function, const DebugFunction::Argument& argument,
                                       const std::string& name) const {
-    const DebugType& type = argument.type;
-    if (type.kind == Kind::text) return "IN string " + name;
-    if (!type.type) {
-      refuse(function.name, fmt::format("parameter {} is {}, which cannot travel", name, type.text),
+    auto parameter = calls::parameter_of(argument);
+    if (!parameter) {
+      refuse(function.name, fmt::format("parameter {} is {}, which cannot travel", name, argument.type.text),
              "write an IDL file with what it is made of");
     }
-    const std::string_view mode = !type.is_address() || type.is_const ? "IN" : "INOUT";
-    const std::string_view element = calls::name_of(*type.type);
-    if (type.kind != Kind::address)
-      return fmt::format("{} {} {}{}", mode, element, type.kind == Kind::reference ? "*" : "", name);
-    if (sizes_ == Sizes::refused) {
+    parameter->name = name;
+    const bool is_open = argument.type.kind == Kind::address;
+    if (is_open && sizes_ == Sizes::refused) {
       refuse(function.name, fmt::format("how many elements {} has is not known", calls::print_argument(argument)),
              "write the IDL file with --idl, and the sizes into it");
     }
-    return fmt::format("{} {} {}[{}{}]", mode, element, name, open_size, name);
+    return calls::print_parameter({}, *parameter) + (is_open ? fmt::format("[{}{}]", open_size, name) : "");
   }
 
   static std::string c_type(const DebugType& type) {

@@ -42,8 +42,6 @@ constexpr std::size_t unsent_max = 128;
 /// Bounds of the time between beats, whatever apfarm says.
 constexpr Time pause_least = std::chrono::milliseconds(25);
 constexpr Time pause_most = std::chrono::hours(1);
-/// Of a job that could not begin, or whose files could not be moved.
-constexpr int not_started_value = 255;
 
 /// The end of a job on its way.
 struct Unsent {

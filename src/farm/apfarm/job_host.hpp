@@ -29,6 +29,9 @@ struct JobOrder {
   JobFileNames files{};  ///< For hosts that do not have them.
 };
 
+/// The exit value of a job that could not be started, or whose files could not be moved.
+inline constexpr int not_started_value = 255;
+
 /// How a run of a job has ended.
 struct JobEnd {
   std::size_t slot = 0;
@@ -38,7 +41,7 @@ struct JobEnd {
   Time ran{0};
   int exit_value = 0;
   int signal = 0;
-  std::string problem{};  ///< Why it could not be started; then exit_value is 255.
+  std::string problem{};  ///< Why it could not be started; then exit_value is not_started_value.
   JobFiles files{};       ///< What it has written; none: nothing.
 };
 

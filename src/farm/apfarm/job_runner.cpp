@@ -197,7 +197,7 @@ void JobRunner::begin(Slot& slot) {
   if (begin_in_cell(slot)) return;
   if (!settings_.entry.empty()) {
     return conclude(slot, {.begun = true,
-                           .exit_value = 255,
+                           .exit_value = not_started_value,
                            .problem = order.command.words.empty()
                                           ? "what the shell would read differently is no function's argument: -q takes "
                                             "the command's words as they are"
@@ -214,7 +214,7 @@ void JobRunner::begin(Slot& slot) {
       starts_wait_ = true;
       return;
     }
-    conclude(slot, {.begun = true, .exit_value = 255, .problem = error.what()});
+    conclude(slot, {.begun = true, .exit_value = not_started_value, .problem = error.what()});
   }
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <ranges>
 
 #include "launch/this_host.hpp"
@@ -14,17 +13,6 @@
 namespace aplib::farm {
 
 namespace files = launch::files;
-
-namespace {
-
-/// Without "./" and the like.
-std::string plain(const std::string& name) {
-  std::filesystem::path path = std::filesystem::path(name).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();  // of "folder/"
-  return path.string();
-}
-
-}  // namespace
 
 const std::string& own_host_id() {
   static const std::string id = launch::describe_this_host().host_id;
@@ -35,7 +23,7 @@ std::shared_ptr<files::Manifest> manifest_of_names(std::span<const std::string> 
   std::vector<files::Source> sources;
   std::vector<std::string> problems;
   for (const std::string& name : names) {
-    const std::string place = plain(name);
+    const std::string place = files::plain_path(name);
     if (files::is_safe_path(place))
       sources.push_back({place, place});
     else
@@ -48,7 +36,7 @@ std::shared_ptr<files::Manifest> manifest_of_names(std::span<const std::string> 
 
 bool is_among(const std::string& path, std::span<const std::string> names) {
   return std::ranges::any_of(names, [&](const std::string& name) {
-    const std::string place = plain(name);
+    const std::string place = files::plain_path(name);
     return path == place || path.starts_with(place + "/");
   });
 }

@@ -197,7 +197,6 @@ class RemoteHost final : public JobHost {
     if (!order.files.sends.empty()) {
       auto manifest = manifest_of_names(order.files.sends);
       if (!manifest->problems.empty()) {
-        constexpr int not_started_value = 255;
         not_given_.push_back({.slot = slot,
                               .task = order.task,
                               .exit_value = not_started_value,

@@ -237,12 +237,14 @@ class Session {
   }
 
   [[nodiscard]] JobFileNames files_of(const Job& job, const Slot& slot) const {
-    JobFileNames files{.cleanup = options_.files.cleanup};
-    for (const CommandTemplate& each : options_.files.sends)
-      files.sends.push_back(each.make_name(job.values, job.sequence, slot.number));
-    for (const CommandTemplate& each : options_.files.returns)
-      files.returns.push_back(each.make_name(job.values, job.sequence, slot.number));
-    return files;
+    const auto names = [&](const std::vector<CommandTemplate>& templates) {
+      std::vector<std::string> made;
+      for (const CommandTemplate& each : templates)
+        made.push_back(each.make_name(job.values, job.sequence, slot.number));
+      return made;
+    };
+    const FileTemplates& files = options_.files;
+    return {.sends = names(files.sends), .returns = names(files.returns), .cleanup = files.cleanup};
   }
 
   void wait() {

@@ -39,10 +39,15 @@ bool is_safe_path(std::string_view path) noexcept {
   return true;
 }
 
+std::string plain_path(const std::string& path) {
+  std::filesystem::path plain = std::filesystem::path(path).lexically_normal();
+  if (!plain.has_filename()) plain = plain.parent_path();  // of "folder/"
+  return plain.string();
+}
+
 std::string own_place(const std::string& path) {
-  std::filesystem::path place = std::filesystem::path(path).lexically_normal();
-  if (!place.has_filename()) place = place.parent_path();  // of "folder/"
-  return is_safe_path(place.string()) ? place.string() : place.filename().string();
+  const std::string place = plain_path(path);
+  return is_safe_path(place) ? place : std::filesystem::path(place).filename().string();
 }
 
 std::string shown(std::string_view path) {

@@ -44,6 +44,9 @@ struct Entry {
 /// none is too long. Symbolic links on the way are not looked at.
 [[nodiscard]] bool is_safe_path(std::string_view path) noexcept;
 
+/// Without "./" and the like, and without a slash at its end.
+[[nodiscard]] std::string plain_path(const std::string& path);
+
 /// Where a file of this path goes in the receiver's folder if nobody says so: a safe path keeps itself. Of others the
 /// last name counts, which may be none, or "..".
 [[nodiscard]] std::string own_place(const std::string& path);
