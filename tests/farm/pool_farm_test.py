@@ -203,7 +203,7 @@ class Words(PoolFarmTest):
         source.mkdir()
         (source / "a").write_text("a\n")
         words = ("-k", "--joblog", self.folder.path / "log")
-        made = self.start(*words, "--transfer", "cat {}", ":::", "a", "no/such", cwd=source)
+        made = self.start(*words, "-I", ",,", "--transfer", "cat ,,", ":::", "a", "no/such", cwd=source)
         out, errors = made.communicate(timeout=PATIENCE)
         self.assertEqual((made.returncode, out), (1, "a\n"))
         self.assertRegex(errors, "^apfarm: --transferfile: .*no/such")

@@ -161,7 +161,7 @@ void add_options(CLI::App& app, CommandLine& line) {
 
 FileTemplates files_of(CommandLine& line) {
   FileTemplates files{.cleanup = line.cleanup || !line.moved_files.empty()};
-  if (line.transfer || !line.moved_files.empty()) line.sent_files.emplace_back("{}");
+  if (line.transfer || !line.moved_files.empty()) line.sent_files.push_back(line.command.placeholder);
   line.returned_files.insert(line.returned_files.end(), line.moved_files.begin(), line.moved_files.end());
   for (const std::string& each : line.sent_files)
     files.sends.push_back(CommandTemplate::of_name(each, line.command.placeholder));
