@@ -350,7 +350,7 @@ constexpr std::array rows{
               apply_stack_size<&Options::program_stack_bytes>,
               print_stack_size<&Options::program_stack_bytes>},
     OptionRow{{"private-libraries", "APLIB_PRIVATE_LIBRARIES", "NAME,...", "", "", "file names, * and ? allowed",
-               "Loaded programs: further libraries of which every cell gets its own copy, besides the user's own."},
+               "Loaded programs: libraries of which every cell gets its own copy, whatever shared-libraries says."},
               apply_names<&Options::private_libraries>,
               print_names<&Options::private_libraries>},
     OptionRow{{"shared-libraries", "APLIB_SHARED_LIBRARIES", "NAME,...", "", "", "file names, * and ? allowed",

@@ -287,23 +287,28 @@ std::size_t static_tls_used() noexcept {
   return pool_used.load(std::memory_order_acquire);  // acquire: see reserve_static_tls
 }
 
+void start_static_tls(TaskContext& context, const LoadedImage& image, bool runs) {
+  const TlsTemplate& tls = *image.file->tls();
+  char* at = nullptr;
+  if (image.file->is_executable()) {
+    context.executable_tls_bytes = static_cast<std::size_t>(-image.static_tls_offset);
+    context.executable_tls = std::make_unique<char[]>(context.executable_tls_bytes);
+    at = context.executable_tls.get();
+  } else {
+    if (context.static_tls == nullptr) context.static_tls = std::make_unique<char[]>(static_tls_pool_bytes);
+    at = runs ? thread_pointer() + image.static_tls_offset
+              : context.static_tls.get() + (thread_pointer() + image.static_tls_offset - this_pool());
+  }
+  std::memcpy(at, image.base + tls.address, tls.file_bytes);
+  std::memset(at + tls.file_bytes, 0, tls.memory_bytes - tls.file_bytes);
+  context.swaps = true;
+  context.stays = true;
+}
+
 void start_static_tls(TaskContext& context) {
   for (const LoadedImage& image : context.instance->images()) {
-    if (image.file == nullptr || !image.file->uses_static_tls() || !image.file->tls()) continue;
-    const TlsTemplate& tls = *image.file->tls();
-    char* at = nullptr;
-    if (image.file->is_executable()) {
-      context.executable_tls_bytes = static_cast<std::size_t>(-image.static_tls_offset);
-      context.executable_tls = std::make_unique<char[]>(context.executable_tls_bytes);
-      at = context.executable_tls.get();
-      context.stays = true;
-    } else {
-      if (context.static_tls == nullptr) context.static_tls = std::make_unique<char[]>(static_tls_pool_bytes);
-      at = context.static_tls.get() + (thread_pointer() + image.static_tls_offset - this_pool());
-    }
-    std::memcpy(at, image.base + tls.address, tls.file_bytes);
-    std::memset(at + tls.file_bytes, 0, tls.memory_bytes - tls.file_bytes);
-    context.swaps = true;
+    if (image.file != nullptr && image.file->uses_static_tls() && image.file->tls())
+      start_static_tls(context, image, false);
   }
 }
 

@@ -33,6 +33,7 @@
 namespace aplib::loader {
 
 class Instance;
+struct LoadedImage;
 struct TlsTemplate;
 
 struct TaskContext : ProgramContext {
@@ -50,6 +51,14 @@ struct TaskContext : ProgramContext {
     void* argument;
   };
   std::vector<ThreadExit> thread_exits;
+  /// Its value of a key of thread-specific data (libc/keys.cpp), by key.
+  struct KeyValue {
+    void* value = nullptr;
+    std::uint32_t use = 0;
+  };
+  std::vector<KeyValue> key_values;
+  bool of_pool = false;         ///< A thread that a library keeps: the instance ends without it (libc/threads.cpp).
+  bool ends_as_thread = false;  ///< Main task: it has called pthread_exit().
   std::unique_ptr<char[]>
       static_tls;  ///< Its initial-exec thread-locals while it does not run; null: the program has none.
   std::unique_ptr<char[]> executable_tls;  ///< The same of its local-exec ones.
@@ -111,6 +120,8 @@ std::size_t static_tls_used() noexcept;
 /// Puts the initial contents of the instance's initial-exec and local-exec thread-locals into a context that is about
 /// to run for the first time; nothing for programs that have none.
 void start_static_tls(TaskContext& context);
+/// The same of one image; `runs`: `context` is the running flow's.
+void start_static_tls(TaskContext& context, const LoadedImage& image, bool runs);
 
 // ---------------------------------------------------------------- ends
 

@@ -164,7 +164,7 @@ void Instance::entered(TaskContext& context) {
 bool Instance::left(TaskContext& context) noexcept {
   const std::lock_guard lock(contexts_mutex_);
   std::erase(contexts_, &context);
-  return contexts_.empty();
+  return std::ranges::all_of(contexts_, [](const TaskContext* other) { return other->of_pool; });
 }
 
 void Instance::disown(TaskContext& context) noexcept {
@@ -193,12 +193,16 @@ void Instance::leave_for_good(TaskContext* context) {
   if (self.runs_handlers_ || !is_main) {
     while (until_exit(*context, [context] {
              libc::run_thread_exits(*context);
+             if (context != context->instance->main_ || context->ends_as_thread) libc::run_key_destructors(*context);
              return 0;
            }).jumped) {
     }
   }
-  if (self.left(*context)) {
+  if (context->of_pool) {
+    self.left(*context);
+  } else if (self.left(*context)) {
     self.finish();
+    if (!libc::end_pool_threads(self)) self.gone_.tell();
   } else if (is_main) {
     // What the program has written so far is shown even if the threads that go on never end.
     libc::flush_iostreams(self);
@@ -388,6 +392,21 @@ const Program& Instance::origin_of(std::uint32_t index) const noexcept {
   return index < own ? *program_ : *plugged_[index - own].plugin;
 }
 
+void Instance::add_static_tls(const LoadedImage& image) {
+  if (!image.file->uses_static_tls() || !image.file->tls()) return;
+  std::size_t flows = 0;
+  for_each_context([&flows](TaskContext&) { ++flows; });
+  TaskContext* const context = here();
+  if (flows != 1 || context == nullptr) {
+    throw Error(Errc::failed,
+                fmt::format("{}: its initial-exec thread-locals need a place in every thread from the start, and it is "
+                            "loaded by a program that has several threads or tasks; load it before they are made, link "
+                            "it with the program, or compile it with -ftls-model=global-dynamic (the default of -fPIC)",
+                            image.file->path()));
+  }
+  start_static_tls(*context, image, true);
+}
+
 void Instance::add_plugin(const std::shared_ptr<const Program>& plugin) {
   const std::size_t own = program_->images().size();
   const std::vector<std::uint32_t>& fresh = plugin->initialization_order();
@@ -399,10 +418,12 @@ void Instance::add_plugin(const std::shared_ptr<const Program>& plugin) {
       if (plugged_.size() <= index - own) plugged_.resize(index - own + 1);
       plugged_[index - own] = {plugin,
                                ReservedRange(image.file->span(), image.file->alignment(), home_.low, home_.bytes)};
-      images_[index] = {image.file.get(), &image.plan, plugged_[index - own].range.base(), image.module, 0};
+      images_[index] = {image.file.get(), &image.plan, plugged_[index - own].range.base(), image.module,
+                        image.static_tls_offset};
     }
     for (const std::uint32_t index : fresh) map_image(images_[index]);
     for (const std::uint32_t index : fresh) relocate_image(images_[index]);
+    for (const std::uint32_t index : fresh) add_static_tls(images_[index]);
     for (const std::uint32_t index : fresh) finish_image(images_[index]);
   } catch (...) {
     for (const std::uint32_t index : fresh) {

@@ -144,6 +144,8 @@ class Instance {
  private:
   Instance() = default;
 
+  /// A plug-in's initial-exec thread-locals, for the calling flow. Throws Error(failed) if it is not the only one.
+  void add_static_tls(const LoadedImage& image);
   /// Addresses for the images of `program`.
   void reserve(std::shared_ptr<const Program> program, AddressRange range);
   /// What executables have room for: data of the instance's own, which is made there, and copies of the libraries'.
@@ -157,8 +159,10 @@ class Instance {
   /// First, so that it speaks last, when everything else is gone.
   struct TellHost {
     CellServices* services = nullptr;
-    ~TellHost() {
+    ~TellHost() { tell(); }
+    void tell() noexcept {
       if (services != nullptr) services->instance_gone();
+      services = nullptr;
     }
   } gone_;
   std::shared_ptr<const Program> program_;

@@ -234,12 +234,8 @@ constexpr std::array<std::pair<std::string_view, const char*>, 3> front_ends{{
 }};
 // Their C++ side calls only what these have.
 constexpr std::array cxx_of_mpich{"libmpichcxx.so.12", "libmpicxx.so.12"};
-// Their state is the program's, though the system owns the file.
-constexpr std::array system_but_separate{"libgfortran.so*", "libmpifort_abi.so*", "libmpi.so.40", "libmpi.so.12"};
-// Libraries of executables that stay shared: their threads serve all (libc/threads.cpp), or they have a device.
-constexpr std::array better_shared{"libgomp.so*",      "libomp.so*",    "libiomp5.so*",  "libtbb*.so*",
-                                   "libopenblas*.so*", "libblis*.so*",  "libmkl_*.so*",  "libcuda.so*",
-                                   "libnvidia*.so*",   "libOpenCL.so*", "libibverbs.so*"};
+// What speaks to a device that the process has once.
+constexpr std::array of_devices{"libcuda.so*", "libnvidia*.so*", "libOpenCL.so*", "libibverbs.so*"};
 
 /// True when `pattern` is the whole of `name`. Takes time in proportion to the product of their lengths, whatever
 /// they are.
@@ -276,19 +272,6 @@ std::string_view file_name(std::string_view path) { return path.substr(path.rfin
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-}
-
-/// /lib, /lib64, /usr/lib, ... and everything below.
-bool is_of_system(std::string_view path) {
-  if (path.starts_with("/usr/")) path.remove_prefix(4);
-  return path.starts_with("/lib") && path.substr(1).find('/') != std::string_view::npos;
-}
-
-std::string resolved(const std::string& path) {
-  char* const text = ::realpath(path.c_str(), nullptr);
-  std::string result = text != nullptr ? text : path;
-  std::free(text);
-  return result;
 }
 
 /// What $LIB stands for: the folder of the C library, "lib64" or "lib/x86_64-linux-gnu".
@@ -342,38 +325,6 @@ std::string beside_this_code(const std::string& file) {
   return ::access(path.c_str(), F_OK) == 0 ? path : std::string();
 }
 
-/// Libraries of the system that call MPI, perhaps by way of others: they do it for the cell whose program calls them,
-/// and are as private as that program. Who has been asked for once is known.
-class CallersOfMpi {
- public:
-  /// Call from: any thread; blocks while files are read.
-  static bool have(const std::string& path) {
-    static CallersOfMpi callers;
-    const std::lock_guard lock(callers.mutex_);
-    return !path.empty() && callers.calls(path);
-  }
-
- private:
-  bool calls(const std::string& path) {
-    const auto [place, is_new] = known_.emplace(path, false);
-    if (!is_new) return place->second;
-    try {
-      const std::shared_ptr<const ElfFile> file = ElfFile::open(path);
-      for (const std::string_view needed : file->needed()) {
-        if (matches("libmpi_abi.so*", needed) || any_matches(other_mpis, needed)) return known_[path] = true;
-        if (is_never_separate(needed)) continue;
-        const std::string next = find_system_library(needed);
-        if (!next.empty() && calls(next)) return known_[path] = true;
-      }
-    } catch (const Error&) {  // whoever loads it tells the fault
-    }
-    return false;
-  }
-
-  std::mutex mutex_;
-  std::map<std::string, bool> known_;
-};
-
 class Search {
  public:
   Search(std::string_view name, const Requester& requester, const SharingRules& rules)
@@ -388,7 +339,6 @@ class Search {
   std::optional<std::string> find_inherited();
   bool is_private(const std::string& path, std::string_view soname) const;
   bool is_shared(const std::string& path, std::string_view soname) const;
-  bool is_separate_by_default(std::string_view name, const std::string& path) const;
   bool matches_one(const std::vector<std::string>& patterns, const std::string& path, std::string_view soname) const;
   Library found(const std::string& path);
   Library of_process();
@@ -491,15 +441,6 @@ bool Search::is_shared(const std::string& path, std::string_view soname) const {
   return matches_one(rules_.shared_names, path, soname);
 }
 
-/// `path`: where it lies; empty: not known.
-bool Search::is_separate_by_default(std::string_view name, const std::string& path) const {
-  if (any_matches(system_but_separate, name) || CallersOfMpi::have(path)) return true;
-  if (any_matches(better_shared, name)) return false;
-  // What a private library of the system asks for may know it, as libfftw3 knows libfftw3_mpi.
-  const ElfFile* const user = requester_.file;
-  return rules_.separates_most || (user != nullptr && is_of_system(user->path()) && CallersOfMpi::have(user->path()));
-}
-
 Library Search::shared(const std::string& what) {
   void* handle = ::dlopen(what.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -512,7 +453,6 @@ Library Search::shared(const std::string& what) {
 
 /// A file that was found by a path, by RPATH, RUNPATH or LD_LIBRARY_PATH.
 Library Search::found(const std::string& path) {
-  const bool of_system = is_of_system(resolved(path));
   // Whether it is to be shared can depend on the name inside, so the file is opened first; if it is shared in the
   // end, no fault of it matters here.
   std::shared_ptr<const ElfFile> file;
@@ -523,8 +463,8 @@ Library Search::found(const std::string& path) {
     fault = error;
   }
   const std::string_view soname = file != nullptr ? file->soname() : std::string_view{};
-  const bool separate = is_private(path, soname) ||
-                        (!is_shared(path, soname) && (!of_system || is_separate_by_default(file_name(path), path)));
+  const bool separate =
+      is_private(path, soname) || (!is_shared(path, soname) && !any_matches(of_devices, file_name(path)));
   if (!separate) return shared(path.find('/') == std::string::npos ? "./" + path : path);
   if (fault) fail(fault->what(), "every cell gets its own copy of this library, so it must be made for that");
   return {.sharing = Sharing::separate, .path = file->path(), .file = file, .handle = nullptr};
@@ -589,7 +529,7 @@ Library Search::find() {
   if (const auto path = find_file()) return found(*path);
 
   const std::string path = find_system_library(base);
-  const bool wants_separate = is_private(base, {}) || (!is_shared(base, {}) && is_separate_by_default(base, path));
+  const bool wants_separate = is_private(base, {}) || (!is_shared(base, {}) && !any_matches(of_devices, base));
   if (wants_separate && !path.empty()) return found(path);
   looked_.emplace_back("the system's libraries");
   void* handle = ::dlopen(base.c_str(), RTLD_NOLOAD | RTLD_NOW);
@@ -606,6 +546,11 @@ Library Search::find() {
 
 Library find_library(std::string_view name, const Requester& requester, const SharingRules& rules) {
   return Search(name, requester, rules).find();
+}
+
+bool is_of_system(std::string_view path) {
+  if (path.starts_with("/usr/")) path.remove_prefix(4);
+  return path.starts_with("/lib") && path.substr(1).find('/') != std::string_view::npos;
 }
 
 bool is_never_separate(std::string_view name) {

@@ -31,12 +31,10 @@ namespace aplib::loader {
 struct SharingRules {
   std::vector<std::string> private_names;
   std::vector<std::string> shared_names;
-  /// Executables were linked to have a process of their own, and so were the libraries that their packages come with.
-  bool separates_most = false;
 };
 
 enum class Sharing : std::uint8_t {
-  shared,    ///< The process's own: of the system, or already loaded by it.
+  shared,    ///< The process's own.
   separate,  ///< Every instance has its own copy.
 };
 
@@ -60,18 +58,17 @@ struct Requester {
 /// DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH of the requester alone, the system's. $ORIGIN, $LIB and $PLATFORM are
 /// replaced; files for other machines are passed over.
 ///
-/// Sharing, the first that applies: some libraries are never separate, whatever the rules (libc and its parts,
-/// ld-linux, libstdc++, libgcc_s, libaplib, sanitizer runtimes), and of those the process's own is taken, wherever
-/// another lies; libaplib is always the one that this code is in. Open MPI's library is replaced by our front end. Then
-/// the rules. Then libgfortran, libmpifort_abi and the front end are separate (their units, common blocks and objects
-/// are state of the program), and so are all libraries that call MPI, and all of an executable but those that keep
-/// threads for whoever calls, or speak to a device. Then what RUNPATH, RPATH, LD_LIBRARY_PATH or a path
-/// find outside the system's folders (/lib*, /usr/lib*, after resolving links) is separate; the rest, of the system or
-/// already loaded in the process by that name, is shared.
+/// Sharing: some libraries are never separate, whatever the rules (libc and its parts, ld-linux, libstdc++, libgcc_s,
+/// libaplib, sanitizer runtimes), and of those the process's own is taken, wherever another lies; libaplib is always
+/// the one that this code is in. Open MPI's library is replaced by our front end. Else the rules decide. Where they say
+/// nothing, every instance has its own copy, as a process would, but of what speaks to a device.
 ///
 /// Call from: any thread; blocks while files are read, and runs constructors of shared libraries that the process
 /// has not yet loaded. Throws Error(failed) naming the library, who needs it, and where it was looked for.
 Library find_library(std::string_view name, const Requester& requester, const SharingRules& rules);
+
+/// /lib, /lib64, /usr/lib, ... and everything below: `path` is a library of the system.
+bool is_of_system(std::string_view path);
 
 /// The process has this library once, whatever the rules.
 bool is_never_separate(std::string_view name);

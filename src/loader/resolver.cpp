@@ -171,7 +171,6 @@ Resolver::Resolver(Program& program, const std::string& path) : program_(program
 
 void Resolver::run() {
   add(ElfFile::open(path_), nullptr);
-  program_.options_.sharing.separates_most = program_.images_.front().file->is_executable();
   find_libraries();
   scope_ = program_.group_;
   choose_memory();
@@ -284,15 +283,23 @@ void Resolver::choose_memory() {
     return std::ranges::any_of(program_.images_,
                                [](const Image& image) { return image.file->find(low_memory_mark) != nullptr; });
   };
-  // Fortran's libraries and those of other ABIs do both for those that ask them.
-  const auto has = [this](bool (*is_wanted)(std::string_view) noexcept) {
-    return std::ranges::any_of(program_.images_, [is_wanted](const Image& image) {
+  // Libraries of the system do both for those that ask them, unless they call MPI themselves. Fortran's and those of
+  // other ABIs are MPI.
+  const auto refers_to = [](const Image& image, const auto& is_wanted) {
+    return std::ranges::any_of(image.file->symbols(), [&is_wanted](const Symbol& symbol) {
+      return !symbol.defined && is_wanted(symbol.name);
+    });
+  };
+  const auto is_mpi_call = [](std::string_view symbol) {
+    return symbol.starts_with("MPI_") || symbol.starts_with("mpi_");
+  };
+  const auto has = [this, &refers_to, &is_mpi_call](bool (*is_wanted)(std::string_view) noexcept) {
+    return std::ranges::any_of(program_.images_, [&](const Image& image) {
       const std::string_view name = image.file->soname();
-      if (name.starts_with("libgfortran.so") || name.starts_with("libmpifort_abi.so") || name.starts_with("libmpi.so"))
-        return false;
-      return std::ranges::any_of(image.file->symbols(), [is_wanted](const Symbol& symbol) {
-        return !symbol.defined && is_wanted(symbol.name);
-      });
+      if (name.starts_with("libmpifort_abi.so") || name.starts_with("libmpi.so")) return false;
+      const bool counts =
+          &image == program_.images_.data() || !is_of_system(image.file->path()) || refers_to(image, is_mpi_call);
+      return counts && refers_to(image, is_wanted);
     });
   };
   program_.makes_threads_ = has(is_maker_of_threads);
@@ -327,11 +334,6 @@ void Resolver::lay_out() {
           refuse(i, "is an executable with thread-locals, and no library; link it with -shared");
         image.static_tls_offset = place_executable_tls(image.file->path().c_str(), tls);
         continue;
-      }
-      if (is_plugin_) {
-        refuse(i,
-               "its initial-exec thread-locals need a place in every thread from the start, and it is loaded while the "
-               "program runs; compile it with -ftls-model=global-dynamic (the default of -fPIC)");
       }
       image.static_tls_offset = reserve_static_tls(image.file->path().c_str(), tls.memory_bytes, tls.alignment);
     }

@@ -145,6 +145,39 @@ TEST_F(MpiProgram, RegionsOfOpenMpShareTheCores) {
   EXPECT_EQ(output("mpiexec -n 2 -env OMP_NUM_THREADS 3 ./most"), "3\n3\n");
 }
 
+// Ranks share threads, and the C library keeps the values of its keys by thread.
+TEST_F(MpiProgram, ValuesOfKeysGoWithTheRank) {
+  write("keys.c", R"(
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+static void gone(void* value) { printf("destructor of %s\n", (char*)value); }
+int main(int argc, char** argv) {
+  int rank, size, lost = 0, all = 0;
+  pthread_key_t key;
+  char mine[8];
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  pthread_key_create(&key, gone);
+  if (rank % 2 == 0) pthread_setspecific(key, mine);
+  for (int round = 0; round < 100; ++round) {
+    int got;
+    MPI_Sendrecv(&round, 1, MPI_INT, (rank + 1) % size, 0, &got, 1, MPI_INT, (rank + size - 1) % size, 0,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    lost += pthread_getspecific(key) != (rank % 2 == 0 ? mine : NULL);
+  }
+  MPI_Reduce(&lost, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (rank == 0) printf("%d lost\n", all);
+  MPI_Finalize();
+  return 0;  // as in a process, no destructor runs
+})");
+  EXPECT_EQ(output("mpicc keys.c -o keys -pthread"), "");
+  for (const char* const threads : {"1", "2"})
+    EXPECT_EQ(output(std::string("aprun --threads ") + threads + " -n 6 ./keys"), "0 lost\n");
+}
+
 // libgomp keeps what it knows of a region in the thread, which ranks that wait give to others.
 TEST_F(MpiProgram, RegionsOfOneThreadWait) {
   write("waits.c", R"(
@@ -164,6 +197,15 @@ int main(int argc, char** argv) {
                    MPI_COMM_WORLD, MPI_STATUS_IGNORE);
       if (got != (rank + size - 1) % size || omp_get_num_threads() != 1 || omp_get_level() > 1) ++errors;
     }
+    int seen[12] = {0};
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < 12; ++i) {
+      int flag;
+      ++seen[i];
+      for (int probes = 0; probes < 5; ++probes)
+        MPI_Iprobe(MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    }
+    for (int i = 0; i < 12; ++i) errors += seen[i] != 1;
   }
   MPI_Reduce(&errors, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
   if (rank == 0) printf(all == 0 ? "No Errors\n" : "%d errors\n", all);

@@ -20,7 +20,7 @@ std::vector<Binding> join_tables() {
            libc::stdio_bindings(),          libc::iostream_bindings(),     libc::errors_bindings(),
            libc::record_locks_bindings(),   libc::heap_bindings(),         libc::exit_bindings(),
            libc::signals_bindings(),        libc::signal_masks_bindings(), libc::threads_bindings(),
-           libc::openmp_bindings(),         libc::sleep_bindings(),        libc::dl_bindings(),
+           libc::keys_bindings(),           libc::sleep_bindings(),        libc::dl_bindings(),
            libc::start_bindings(),
        }) {
     all.insert(all.end(), table.begin(), table.end());

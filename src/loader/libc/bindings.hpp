@@ -78,7 +78,7 @@ std::span<const Binding> exit_bindings();
 std::span<const Binding> signals_bindings();
 std::span<const Binding> signal_masks_bindings();
 std::span<const Binding> threads_bindings();
-std::span<const Binding> openmp_bindings();
+std::span<const Binding> keys_bindings();
 std::span<const Binding> sleep_bindings();
 std::span<const Binding> dl_bindings();
 std::span<const Binding> start_bindings();

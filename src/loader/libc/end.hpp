@@ -32,6 +32,10 @@ void run_exit_handlers_of(Instance& instance, const void* dso);
 /// `context`, at its end.
 void run_thread_exits(TaskContext& context);
 
+/// Destructors of the flow's values of keys, in rounds, as POSIX has them. Call from: the flow that owns `context`, at
+/// its end.
+void run_key_destructors(TaskContext& context);
+
 /// exit(): destructors of the flow's thread_locals; exit handlers, if no other flow of the instance is left to need
 /// what they destroy; then Instance::leave(). For other bindings that end a program (err, error). Call from: a flow
 /// of the instance.
@@ -55,6 +59,10 @@ void count_thread(Instance& instance, int change) noexcept;
 
 /// The calling thread was made by a program. False on the machine's own threads, hence in tasks.
 bool on_program_thread() noexcept;
+
+/// Ends the threads that libraries of the program keep. False: some do not end, and the instance must stay for them.
+/// Call from: a flow of the instance, after its last code. Lets other tasks run meanwhile.
+[[nodiscard]] bool end_pool_threads(Instance& instance);
 
 /// Says that main has ended and threads that the program made have not, if they do not end within a moment either. Lets
 /// other tasks run meanwhile. Call from: whoever takes main's result.

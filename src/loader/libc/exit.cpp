@@ -146,7 +146,7 @@ void exit_instance(Instance& instance, int status) {
   }
   note_exit_status(instance, status);
   int flows = 0;
-  instance.for_each_context([&flows](TaskContext&) { ++flows; });
+  instance.for_each_context([&flows](const TaskContext& context) { flows += context.of_pool ? 0 : 1; });
   if (flows <= 1) run_exit_handlers(instance);
   instance.leave(status, true);
 }

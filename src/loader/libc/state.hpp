@@ -86,7 +86,8 @@ struct ProcessPrivate;  // process.cpp: popen's
 struct HeapAccount;     // heap.cpp
 struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
 struct RecordLocks;     // files.cpp
-struct LentContexts;    // threads.cpp: of threads that OpenMP keeps
+struct Keys;            // keys.cpp: of thread-specific data
+struct PoolThreads;     // threads.cpp: those that libraries keep
 struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror's text
 
 struct LibcState {
@@ -133,7 +134,8 @@ struct LibcState {
   Lazy<HeapAccount> heap;
   Lazy<ExitLists> exits;
   Lazy<RecordLocks> locks;
-  Lazy<LentContexts> lent;
+  Lazy<Keys> keys;
+  Lazy<PoolThreads> pool;
   Lazy<DlState> dl;
 };
 

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Threads that a program makes itself, directly or inside a shared library (std::thread in libstdc++, OpenMP in
-// libgomp). Each gets a context of the instance whose flow makes it. So thread_locals, libc state and exit() in it are
-// the instance's, and the instance stays as long as it runs. Libraries that all instances share call pthread_create by
-// themselves, so this library puts its own before libc's (at the end of this file).
+// Threads that a program makes itself, directly or inside a library (std::thread in libstdc++, OpenMP in libgomp). Each
+// gets a context of the instance whose flow makes it. So thread_locals, libc state and exit() in it are the instance's,
+// and the instance stays as long as it runs. Libraries that all instances share call pthread_create by themselves, so
+// this library puts its own before libc's (at the end of this file).
 //
-// Parallel regions of OpenMP programs that gcc compiled. All instances share libgomp, which keeps its threads for the
-// next caller: they belong to no instance. So the body of each region and task is wrapped, and a thread of the pool has
-// a context of the instance while it runs that body. It keeps the context for the instance's next region, because
-// threadprivate data must stay.
-//
-// What libgomp knows of a region, it keeps in the thread that began it. A task that waits in a region gives its thread
-// to other cells, and may come back on another thread. So a region of one thread, which is what cells that share their
-// threads have, runs without libgomp.
-//
-// The calls follow libgomp's own interface to compiled code (libgomp_g.h of gcc 12, "GOMP_" symbols). What is not
-// wrapped (taskloop, tasks with a detach clause) runs without a context: its libc state is still the instance's, its
-// thread-locals may not be.
+// Libraries keep threads that wait for the program's next call and end with the process: those of OpenMP, BLAS, TBB.
+// Such a *pool thread* does not keep its instance. When the instance has ended, it is taken out of its wait by a signal
+// and ends, as it would with a process.
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -27,6 +18,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -40,9 +32,11 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "aplib/error.hpp"
 #include "aplib/export.hpp"
+#include "arch/system.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
@@ -76,29 +70,49 @@ struct ProgramThread {
   TaskContext* context;
   Routine routine;
   void* argument;
-  int rounds = 0;
+  bool of_pool = false;
+  pthread_t id{};                 ///< Of a pool thread.
+  std::atomic<bool> over{false};  ///< Pool thread: its instance has ended.
 };
 
-constinit thread_local bool made_by_program = false;
+}  // namespace
 
-/// The thread's context must outlive destructors of the program's own keys, which the C library calls in up to four
-/// rounds. So it goes in the third: later than any key that is set once, and before sanitizers, which leave in the
-/// fourth.
-constexpr int last_round = 3;
+/// The pool threads of an instance that have not ended.
+struct PoolThreads {
+  std::mutex mutex;
+  std::vector<ProgramThread*> all;
+};
 
-/// Destructors of the thread's thread_locals; they may call exit(), which ends but the one that does.
+namespace {
+
+/// What the calling thread runs for a program; null: it is none that a program has made.
+constinit thread_local ProgramThread* this_thread = nullptr;
+
+/// Destructors of the thread's thread_locals and keys; they may call exit(), which ends but the one that does.
 void run_exits_of_thread(TaskContext& context) {
   while (until_exit(context, [&context] {
            run_thread_exits(context);
+           run_key_destructors(context);
            return 0;
          }).jumped) {
   }
 }
 
+void leave_pool(ProgramThread& thread) noexcept {
+  PoolThreads& pool = *thread.context->instance->libc().pool.part;
+  const std::lock_guard lock(pool.mutex);
+  std::erase(pool.all, &thread);
+}
+
 void release(ProgramThread& thread) {
   TaskContext* const context = thread.context;
   CellServices& services = context->instance->services();  // outlives the instance, which may end here
-  count_thread(*context->instance, -1);
+  this_thread = nullptr;
+  if (thread.of_pool) {
+    leave_pool(thread);
+  } else {
+    count_thread(*context->instance, -1);
+  }
   try {
     context->ops->release(context);
   } catch (const std::exception& error) {
@@ -106,31 +120,6 @@ void release(ProgramThread& thread) {
     services.task_exited(static_cast<int>(ExitStatus::program_failed));
   }
   current_program_context = nullptr;
-}
-
-void end_round(void* state);
-
-/// One for the process: it holds what dies with each thread.
-pthread_key_t key_of_threads() {
-  static const pthread_key_t key = [] {
-    pthread_key_t made{};
-    if (pthread_key_create(&made, end_round) != 0) {
-      throw Error(Errc::exhausted,
-                  "a program cannot make a thread: the process has no pthread key left; the limit is 1024 for all "
-                  "instances together");
-    }
-    return made;
-  }();
-  return key;
-}
-
-void end_round(void* state) {
-  std::unique_ptr<ProgramThread> thread(static_cast<ProgramThread*>(state));
-  if (++thread->rounds < last_round) {
-    pthread_setspecific(key_of_threads(), thread.release());
-  } else {
-    release(*thread);
-  }
 }
 
 /// The thread's routine; what it throws ends the machine, in words. (A forced unwinding is caught as a reference to
@@ -151,19 +140,27 @@ __attribute__((no_sanitize("undefined"))) int run_routine(ProgramThread& thread,
 }
 
 void* run_thread(void* state) {
-  auto* thread = static_cast<ProgramThread*>(state);
+  const std::unique_ptr<ProgramThread> thread(static_cast<ProgramThread*>(state));
   TaskContext& context = *thread->context;
-  made_by_program = true;
   current_program_context = &context;
   if (context.swaps) context.ops->swap(nullptr, &context);
-  pthread_setspecific(key_of_threads(), thread);
   struct AtEnd {  // also when pthread_exit or a cancellation unwinds
-    TaskContext& context;
-    ~AtEnd() { run_exits_of_thread(context); }
-  } at_end{context};
+    ProgramThread& thread;
+    ~AtEnd() {
+      run_exits_of_thread(*thread.context);
+      release(thread);
+    }
+  } at_end{*thread};
   void* result = nullptr;
-  const Outcome outcome = until_exit(context, [thread, &result] { return run_routine(*thread, result); });
-  if (outcome.jumped) context.instance->services().task_exited(outcome.status);
+  this_thread = thread.get();
+  const Outcome outcome = until_exit(context, [&thread, &result] { return run_routine(*thread, result); });
+  if (thread->over.load(std::memory_order_relaxed)) {  // relaxed: what it says does not matter any more
+    context.thread_exits.clear();
+    context.key_values.clear();
+    pthread_detach(pthread_self());  // nobody is left to join it
+  } else if (outcome.jumped) {
+    context.instance->services().task_exited(outcome.status);
+  }
   return result;
 }
 
@@ -178,50 +175,82 @@ int create_natively(pthread_t* id, const pthread_attr_t* attributes, Routine rou
 }
 #endif
 
-int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, void* argument) noexcept {
-  TaskContext* const maker = here();
-  if (maker == nullptr) return create_natively(id, attributes, routine, argument);
-  Instance& instance = *maker->instance;
-  std::unique_ptr<ProgramThread> thread;
-  try {
-    key_of_threads();
-    instance.begin_threads();
-    thread = std::make_unique<ProgramThread>();
-    thread->context = static_cast<TaskContext*>(maker->ops->inherit(*maker));
-    inherit_signal_mask(*maker, *thread->context);
-    count_thread(instance, 1);
-  } catch (const std::exception& error) {  // memory, keys
-    instance.services().warn(error.what());
-    return EAGAIN;
-  }
-  thread->routine = routine;
-  thread->argument = argument;
-  const int error = create_natively(id, attributes, run_thread, thread.get());
-  if (error == 0) {
-    static_cast<void>(thread.release());  // the thread's own
-  } else {
-    count_thread(instance, -1);
-    forget_signal_mask(*thread->context);
-    thread->context->ops->discard(thread->context);
-  }
-  return error;
-}
-
-/// Libraries that keep threads of their own to work for whoever calls. Those threads serve all instances, one after
-/// another, and never end, so they belong to none; lend() gives them a context where it can.
-[[maybe_unused]] bool is_of_pool_library(const void* caller) noexcept {
-  Dl_info info{};
-  if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
-  const std::string_view path = info.dli_fname;
+/// Libraries that keep threads for the next call.
+bool keeps_threads(std::string_view path) noexcept {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   return std::ranges::any_of(std::array<std::string_view, 8>{"libgomp.", "libomp.", "libiomp5.", "libtbb",
                                                              "libopenblas", "libblis", "libmkl_", "libfftw3"},
                              [name](std::string_view pool) { return name.starts_with(pool); });
 }
 
+/// `caller` is code of a library of the instance that keeps threads.
+bool is_for_pool(const Instance& instance, const void* caller) noexcept {
+  const LoadedImage* const image = instance.image_at(caller);
+  return image != nullptr && image != instance.images().data() && keeps_threads(image->file->path());
+}
+
+/// What a thread that `maker` makes is given. Throws.
+std::unique_ptr<ProgramThread> prepare(TaskContext& maker, Routine routine, void* argument, bool of_pool) {
+  auto thread = std::make_unique<ProgramThread>();
+  thread->context = static_cast<TaskContext*>(maker.ops->inherit(maker));
+  thread->context->of_pool = of_pool;
+  thread->routine = routine;
+  thread->argument = argument;
+  thread->of_pool = of_pool;
+  inherit_signal_mask(maker, *thread->context);
+  if (!of_pool) count_thread(*maker.instance, 1);
+  return thread;
+}
+
+void take_back(ProgramThread& thread) noexcept {
+  if (!thread.of_pool) count_thread(*thread.context->instance, -1);
+  forget_signal_mask(*thread.context);
+  thread.context->ops->discard(thread.context);
+}
+
+int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, void* argument,
+           const void* caller) noexcept {
+  TaskContext* const maker = here();
+  if (maker == nullptr) return create_natively(id, attributes, routine, argument);
+  Instance& instance = *maker->instance;
+  PoolThreads* pool = nullptr;
+  std::unique_ptr<ProgramThread> thread;
+  std::unique_lock<std::mutex> known;
+  try {
+    instance.begin_threads();
+    if (is_for_pool(instance, caller)) {
+      pool = &shared_part(instance.libc().pool);
+      known = std::unique_lock(pool->mutex);  // so that the new thread does not end before it is known
+      pool->all.reserve(pool->all.size() + 1);
+    }
+    thread = prepare(*maker, routine, argument, pool != nullptr);
+  } catch (const std::exception& error) {  // memory
+    instance.services().warn(error.what());
+    return EAGAIN;
+  }
+  const int error = create_natively(id, attributes, run_thread, thread.get());
+  if (error != 0) {
+    take_back(*thread);
+    return error;
+  }
+  if (pool != nullptr) {
+    thread->id = *id;
+    pool->all.push_back(thread.get());
+  }
+  static_cast<void>(thread.release());  // the thread's own
+  return 0;
+}
+
+/// A library that all instances share, and that keeps threads to work for whoever calls. They serve all instances, one
+/// after another, and belong to none.
+[[maybe_unused]] bool is_shared_pool(const void* caller) noexcept {
+  Dl_info info{};
+  return dladdr(caller, &info) != 0 && info.dli_fname != nullptr && keeps_threads(info.dli_fname);
+}
+
 }  // namespace
 
-bool on_program_thread() noexcept { return made_by_program; }
+bool on_program_thread() noexcept { return this_thread != nullptr; }
 
 void warn_of_threads(Instance& instance) {
   constexpr int looks_max = 200;  // a fifth of a second: a thread that has done its work may be just about to end
@@ -235,14 +264,71 @@ void warn_of_threads(Instance& instance) {
   }
 }
 
+// ---------------------------------------------------------------- the end of pool threads
+
+namespace {
+
+/// Nobody else's: programs' handlers are not the kernel's (signals.cpp).
+int signal_of_end() noexcept { return SIGRTMAX - 1; }
+
+/// Leaves the thread's routine where it stands, if that is the program's own code or a wait in libc: there it holds no
+/// lock of anybody else. Elsewhere it goes on, and is asked again.
+void end_this_thread(int, siginfo_t*, void* interrupted) {
+  ProgramThread* const thread = this_thread;
+  if (thread == nullptr || !thread->over.load(std::memory_order_relaxed)) return;
+  TaskContext& context = *thread->context;
+  const void* const at = arch::interrupted_at(interrupted);
+  if (context.exit_frame == nullptr) return;
+  if (context.instance->image_at(at) == nullptr && !arch::was_waiting(interrupted)) return;
+  exit_to_frame(context, 0);
+}
+
+void prepare_end() {
+  static const bool prepared = [] {
+    struct sigaction action {};
+    action.sa_sigaction = end_this_thread;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    return ::sigaction(signal_of_end(), &action, nullptr) == 0;
+  }();
+  static_cast<void>(prepared);
+}
+
+/// ThreadSanitizer keeps signals from threads that wait in code that it does not know.
+#if defined(__SANITIZE_THREAD__)
+constexpr int asked_max = 1;
+#else
+constexpr int asked_max = 10'000;
+#endif
+
+}  // namespace
+
+bool end_pool_threads(Instance& instance) {
+  PoolThreads* const pool = instance.libc().pool.part;
+  if (pool == nullptr) return true;
+  prepare_end();
+  for (int asked = 0; asked < asked_max; ++asked) {
+    {
+      const std::lock_guard lock(pool->mutex);
+      if (pool->all.empty()) return true;
+      for (ProgramThread* thread : pool->all) {
+        thread->over.store(true, std::memory_order_relaxed);
+        ::pthread_kill(thread->id, signal_of_end());
+      }
+    }
+    instance.services().sleep(std::chrono::microseconds(100));
+  }
+  return false;
+}
+
 namespace {
 
 int bound_pthread_create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, void* argument) {
-  return create(id, attributes, routine, argument);
+  return create(id, attributes, routine, argument, __builtin_return_address(0));
 }
 
 [[noreturn]] void end_flow(Instance* instance, void* result) {
   if (instance == nullptr || on_program_thread()) ::pthread_exit(result);
+  here()->ends_as_thread = true;
   instance->leave(0, true);  // a task: the thread below it carries others
 }
 
@@ -268,7 +354,7 @@ int bound_thrd_create(thrd_t* id, thrd_start_t routine, void* argument) {
         delete static_cast<C11Start*>(state);
         return reinterpret_cast<void*>(static_cast<std::intptr_t>(copy.routine(copy.argument)));
       },
-      start);
+      start, __builtin_return_address(0));
   if (error == 0) return thrd_success;
   delete start;
   return error == ENOMEM ? thrd_nomem : thrd_error;
@@ -300,234 +386,6 @@ std::span<const Binding> threads_bindings() {
   return table;
 }
 
-// ---------------------------------------------------------------- parallel regions of OpenMP
-
-/// Contexts that threads of the pool have borrowed, by thread. They do not keep the instance alive, and go with it. And
-/// what else libgomp has once for all.
-struct LentContexts {
-  std::mutex mutex;
-  std::map<pthread_t, std::unique_ptr<TaskContext>> of_thread;
-  void* critical = nullptr;  ///< The lock of critical sections without a name; libgomp's own is the process's.
-};
-
-namespace {
-
-using Body = void (*)(void*);
-
-/// What wrapped code needs to know of the flow that made it.
-struct Owner {
-  Instance* instance;
-  bool swaps;
-};
-
-TaskContext& lend(Instance& instance) {
-  LentContexts& lent = shared_part(instance.libc().lent);
-  const std::lock_guard lock(lent.mutex);
-  std::unique_ptr<TaskContext>& context = lent.of_thread[pthread_self()];
-  if (context == nullptr) {
-    context = std::make_unique<TaskContext>(instance);
-    instance.disown(*context);
-  }
-  return *context;
-}
-
-/// Runs `body(data)` as a flow of the owner's instance.
-void run_owned(const Owner& owner, Body body, void* data) {
-  TaskContext* const before = here();
-  if (before != nullptr && before->instance == owner.instance) return body(data);
-  TaskContext& context = lend(*owner.instance);
-  context.swaps = context.swaps || owner.swaps;
-  if (before != nullptr && before->swaps) before->ops->swap(before, nullptr);
-  current_program_context = &context;
-  if (context.swaps) context.ops->swap(nullptr, &context);
-  const Outcome outcome = until_exit(context, [body, data] {
-    body(data);
-    return 0;
-  });
-  if (outcome.jumped) owner.instance->services().task_exited(outcome.status);
-  if (context.swaps) context.ops->swap(&context, nullptr);
-  current_program_context = before;
-  if (before != nullptr && before->swaps) before->ops->swap(nullptr, before);
-}
-
-/// A parallel region's data in ours. libgomp looks at the first word of the data where the region has reductions.
-struct Region {
-  void* first = nullptr;
-  Body body;
-  void* data;
-  Owner owner;
-
-  static void run(void* state) {
-    const auto* region = static_cast<const Region*>(state);
-    run_owned(region->owner, region->body, region->data);
-  }
-};
-
-Owner owner_of(Instance& instance) {
-  const TaskContext* context = here();
-  if (context != nullptr) instance.begin_threads();
-  return {&instance, context != nullptr && context->swaps};
-}
-
-enum class Call : std::size_t {
-  parallel,
-  parallel_reductions,
-  loop_static,
-  loop_dynamic,
-  loop_guided,
-  loop_nonmonotonic_dynamic,
-  loop_nonmonotonic_guided,
-  loop_runtime,
-  loop_nonmonotonic_runtime,
-  loop_maybe_nonmonotonic_runtime,
-  sections,
-  teams_reg,
-  task,
-  critical_name_start,
-  critical_name_end,
-  get_level,
-  get_max_threads,
-  count
-};
-constexpr std::array<const char*, static_cast<std::size_t>(Call::count)> names{
-    "GOMP_parallel",
-    "GOMP_parallel_reductions",
-    "GOMP_parallel_loop_static",
-    "GOMP_parallel_loop_dynamic",
-    "GOMP_parallel_loop_guided",
-    "GOMP_parallel_loop_nonmonotonic_dynamic",
-    "GOMP_parallel_loop_nonmonotonic_guided",
-    "GOMP_parallel_loop_runtime",
-    "GOMP_parallel_loop_nonmonotonic_runtime",
-    "GOMP_parallel_loop_maybe_nonmonotonic_runtime",
-    "GOMP_parallel_sections",
-    "GOMP_teams_reg",
-    "GOMP_task",
-    "GOMP_critical_name_start",
-    "GOMP_critical_name_end",
-    "omp_get_level",
-    "omp_get_max_threads",
-};
-
-/// The library's own function. It is there: the program needs it, and the program was loaded.
-void* native(Instance& instance, Call call) {
-  static std::array<std::atomic<void*>, names.size()> found;
-  std::atomic<void*>& known = found[static_cast<std::size_t>(call)];
-  void* function = known.load(std::memory_order_relaxed);  // relaxed: it is the same whoever finds it
-  if (function != nullptr) return function;
-  const char* name = names[static_cast<std::size_t>(call)];
-  for (const Library& library : instance.program().shared_libraries()) {
-    if (function == nullptr && library.handle != nullptr) function = dlsym(library.handle, name);
-  }
-  if (function == nullptr) {
-    if (void* libgomp = dlopen("libgomp.so.1", RTLD_LAZY)) function = dlsym(libgomp, name);
-  }
-  if (function == nullptr) {
-    abort_instance(instance, std::string("the program calls ") + name + ", which libgomp.so.1 does not have here");
-  }
-  known.store(function, std::memory_order_relaxed);
-  return function;
-}
-
-int ask(Instance& instance, Call call) { return reinterpret_cast<int (*)()>(native(instance, call))(); }
-
-/// Whether the calling flow is all of a region of `threads`, as GOMP_parallel counts them, and in no other region.
-bool is_alone(Instance& instance, unsigned threads) {
-  if (threads > 1 || here() == nullptr || here()->instance != &instance) return false;
-  return ask(instance, Call::get_level) == 0 && (threads == 1 || ask(instance, Call::get_max_threads) == 1);
-}
-
-template <Call call, class Result, class... Rest>
-Result bound_region(Body body, void* data, Rest... rest) {
-  using Function = Result(Body, void*, Rest...);
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) std::abort();  // only programs are bound to this
-  if constexpr (call == Call::parallel) {
-    if (is_alone(*instance, std::get<0>(std::tuple(rest...)))) return body(data);
-  }
-  Region region{nullptr, body, data, owner_of(*instance)};
-  if constexpr (call == Call::parallel_reductions) std::memcpy(&region.first, data, sizeof region.first);
-  return reinterpret_cast<Function*>(native(*instance, call))(Region::run, &region, rest...);
-}
-
-/// What stands before a task's arguments, in the memory that libgomp copies.
-struct TaskHeader {
-  Body body;
-  void (*copy)(void*, void*);
-  void* source;  // where `copy` copies from
-  std::size_t offset;
-  Owner owner;
-
-  static void run(void* state) {
-    auto* header = static_cast<TaskHeader*>(state);
-    run_owned(header->owner, header->body, static_cast<char*>(state) + header->offset);
-  }
-  static void copy_all(void* to, void* from) {
-    auto* header = static_cast<TaskHeader*>(from);
-    std::memcpy(to, header, sizeof *header);
-    header->copy(static_cast<char*>(to) + header->offset, header->source);
-  }
-};
-
-using CopyArguments = void (*)(void*, void*);
-using TaskFunction = void(Body, void*, CopyArguments, long, long, bool, unsigned, void**, int, void*);
-
-void bound_task(Body body, void* data, CopyArguments copy, long bytes, long alignment, bool at_all, unsigned flags,
-                void** depend, int priority, void* detach) {
-  constexpr unsigned flag_detach = 1U << 13;
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) std::abort();  // only programs are bound to this
-  auto* const function = reinterpret_cast<TaskFunction*>(native(*instance, Call::task));
-  if ((flags & flag_detach) != 0) {  // libgomp writes into the data
-    return function(body, data, copy, bytes, alignment, at_all, flags, depend, priority, detach);
-  }
-  const auto aligned = std::max<std::size_t>(static_cast<std::size_t>(alignment), alignof(TaskHeader));
-  const std::size_t offset = (sizeof(TaskHeader) + aligned - 1) / aligned * aligned;
-  const std::size_t all = offset + static_cast<std::size_t>(bytes);
-  const std::unique_ptr<char[], void (*)(void*)> block(
-      static_cast<char*>(std::aligned_alloc(aligned, (all + aligned - 1) / aligned * aligned)), std::free);
-  if (block == nullptr) abort_instance(*instance, "no memory for a task of OpenMP");
-  ::new (block.get()) TaskHeader{body, copy, data, offset, owner_of(*instance)};
-  if (copy == nullptr && bytes != 0) std::memcpy(block.get() + offset, data, static_cast<std::size_t>(bytes));
-  function(TaskHeader::run, block.get(), copy != nullptr ? TaskHeader::copy_all : nullptr, static_cast<long>(all),
-           static_cast<long>(aligned), at_all, flags, depend, priority, detach);
-}
-
-template <Call call>
-void bound_critical() {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) std::abort();  // only programs are bound to this
-  reinterpret_cast<void (*)(void**)>(native(*instance, call))(&shared_part(instance->libc().lent).critical);
-}
-
-template <Call call, class Result, class... Rest>
-Binding region() {
-  return Binding::of(names[static_cast<std::size_t>(call)], bound_region<call, Result, Rest...>);
-}
-
-}  // namespace
-
-std::span<const Binding> openmp_bindings() {
-  static const Binding table[] = {
-      region<Call::parallel, void, unsigned, unsigned>(),
-      region<Call::parallel_reductions, unsigned, unsigned, unsigned>(),
-      region<Call::loop_static, void, unsigned, long, long, long, long, unsigned>(),
-      region<Call::loop_dynamic, void, unsigned, long, long, long, long, unsigned>(),
-      region<Call::loop_guided, void, unsigned, long, long, long, long, unsigned>(),
-      region<Call::loop_nonmonotonic_dynamic, void, unsigned, long, long, long, long, unsigned>(),
-      region<Call::loop_nonmonotonic_guided, void, unsigned, long, long, long, long, unsigned>(),
-      region<Call::loop_runtime, void, unsigned, long, long, long, unsigned>(),
-      region<Call::loop_nonmonotonic_runtime, void, unsigned, long, long, long, unsigned>(),
-      region<Call::loop_maybe_nonmonotonic_runtime, void, unsigned, long, long, long, unsigned>(),
-      region<Call::sections, void, unsigned, unsigned, unsigned>(),
-      region<Call::teams_reg, void, unsigned, unsigned, unsigned>(),
-      Binding::of(names[static_cast<std::size_t>(Call::task)], bound_task),
-      Binding::of("GOMP_critical_start", bound_critical<Call::critical_name_start>),
-      Binding::of("GOMP_critical_end", bound_critical<Call::critical_name_end>),
-  };
-  return table;
-}
-
 }  // namespace aplib::loader::libc
 
 #if APLIB_INTERPOSES_PTHREAD_CREATE
@@ -537,8 +395,8 @@ extern "C" APLIB_API int pthread_create(pthread_t* id, const pthread_attr_t* att
                                         void* argument) noexcept {
   using namespace aplib::loader;
   using namespace aplib::loader::libc;
-  if (here() == nullptr || is_of_pool_library(__builtin_return_address(0)))
+  if (here() == nullptr || is_shared_pool(__builtin_return_address(0)))
     return create_natively(id, attributes, routine, argument);
-  return create(id, attributes, routine, argument);
+  return create(id, attributes, routine, argument, __builtin_return_address(0));
 }
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Threads that libgomp keeps work for several instances one after another, and belong to the one that they work for.
+// libgomp and the threads that it keeps are the instance's, and end with it.
 #include <gtest/gtest.h>
 
 #include "compile.hpp"
@@ -45,7 +45,7 @@ TEST_F(OpenMp, RegionsUseGlobalsAndThreadprivateDataOfTheirInstance) {
       if (kept != 300 + 3 * n) return 2;
       return 0;
     })");
-  for (int n = 2; n < 6; ++n) {  // the pool is the same, the instances are not
+  for (int n = 2; n < 6; ++n) {
     Journal journal;
     std::vector<std::string> arguments = journal.arguments();
     arguments.resize(static_cast<std::size_t>(n), "more");

@@ -112,6 +112,41 @@ TEST_F(Threads, KeepTheirContextForDestructorsOfKeys) {
   EXPECT_EQ(run_journal(program).journal, "key key ");
 }
 
+TEST_F(Threads, KeysAreOfTheInstanceAndTheirDestructorsRunAtEndsOfThreads) {
+  const auto program = c(R"(
+    static pthread_key_t key, other;
+    static void at_end(void* value) { say(value); }
+    static void* work(void* unused) {
+      if (pthread_getspecific(key) != NULL) say("foreign ");
+      pthread_setspecific(key, "thread ");
+      return NULL;
+    }
+    int main(int n, char** a) {
+      pthread_t id;
+      start(a);
+      pthread_key_create(&key, at_end);
+      if (key != 0) say("shared ");
+      pthread_setspecific(key, "main ");
+      pthread_create(&id, NULL, work, NULL);
+      pthread_join(id, NULL);
+      say(pthread_getspecific(key));
+      pthread_key_delete(key);
+      if (pthread_setspecific(key, "deleted") == 0 || pthread_getspecific(key) != NULL) say("deleted ");
+      pthread_key_create(&other, at_end);
+      if (other != key || pthread_getspecific(other) != NULL) say("stale ");
+      pthread_setspecific(other, "last ");
+      if (n > 2) pthread_exit(NULL);
+      return 0;
+    })");
+  EXPECT_EQ(run_journal(program).journal, "thread main ") << "return of main() runs no destructor";
+  RecordingHost host;
+  Journal journal;
+  std::vector<std::string> arguments = journal.arguments();
+  arguments.emplace_back("more");
+  run_instance(make_instance(program, host, 1, arguments), call_main);
+  EXPECT_EQ(journal.text(), "thread main last ");
+}
+
 TEST_F(Threads, ExitEndsTheThreadAloneAndSaysSo) {
   const auto program = c(R"(
     static void handler(void) { say("handler "); }
