@@ -21,6 +21,7 @@
 #include "kernel/machine_impl.hpp"
 #include "kernel/placement.hpp"
 #include "kernel/process_run.hpp"
+#include "kernel/signals.hpp"
 #include "loader/elf_segments.hpp"
 #include "loader/known_images.hpp"
 #include "loader/program.hpp"
@@ -115,6 +116,16 @@ class LoadedRun::CellHost : public loader::CellServices {
     } else {
       std::this_thread::yield();
     }
+  }
+
+  FlowStack stack() noexcept override {
+    const TaskControl* const task = task_of_thread();
+    if (task == nullptr || task->is_guest) return {};
+    const Stack& stack = task->aside != nullptr ? *task->aside : task->stack;
+    return {stack.low, stack.top};
+  }
+  std::shared_ptr<void> thread_begins() noexcept override {
+    return std::shared_ptr<SignalStack>(new (std::nothrow) SignalStack);
   }
 
   Cell* cell() noexcept override { return &cell_; }

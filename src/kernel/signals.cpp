@@ -20,6 +20,9 @@
 #include "cell/processor.hpp"
 #include "kernel/machine_impl.hpp"
 #include "kernel/one_sided_network.hpp"
+#include "loader/context.hpp"
+#include "loader/instance.hpp"
+#include "loader/libc/end.hpp"
 #include "loader/libc/signals.hpp"
 #include "memory/slot.hpp"
 
@@ -137,6 +140,25 @@ void name_large_frame(Line& line, const Cell& cell, const Stack& stack, const ch
        << (cell.is_program_stack(stack) ? "program-stack" : "stack-size") << " makes it larger)";
 }
 
+/// Ends the process if a thread that a program has made has overflowed its stack.
+void tell_thread_overflow(int signal, const char* address) noexcept {
+  constexpr std::size_t below_max = std::size_t{64}
+                                    << 10;  // glibc's guard is a page, unless the program says otherwise
+  const loader::libc::ThreadStack stack = loader::libc::stack_of_program_thread();
+  if ((signal != SIGSEGV && signal != SIGBUS) || stack.low == nullptr || address >= stack.low ||
+      address < stack.low - below_max)
+    return;
+  Line line;
+  line << "aplib: ";
+  if (const Cell* const cell = loader::here()->instance->services().cell()) line << "cell " << cell->id << ": ";
+  line << "a thread that the program made: stack overflow: it used more than its " << stack.bytes / 1024
+       << " KiB; raise pthread_attr_setstacksize, or the variable OMP_STACKSIZE for OpenMP, or ulimit -s"
+       << end_of_report;
+  let_the_first_fail();
+  line.print();
+  _exit(static_cast<int>(ExitStatus::stack_overflow));
+}
+
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   const TaskControl* task = task_of_thread();
   if (const RemoteAccess* access = detail::current_remote_access) {
@@ -176,8 +198,9 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     line << end_of_report << " (a debugger or a core file shows where)";
     let_the_first_fail();
     line.print();
-  } else if (loader::libc::deliver_fault(signal, *info, context, nullptr)) {
-    return;  // on a thread that a program made
+  } else {
+    tell_thread_overflow(signal, static_cast<const char*>(info->si_addr));
+    if (loader::libc::deliver_fault(signal, *info, context, nullptr)) return;  // on a thread that a program made
   }
   // The action that was there before us is next: usually the default, which ends the process with this signal.
   for (std::size_t i = 0; i < fault_signals.size(); ++i) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,16 @@ class CellServices {
   virtual Cell* cell() noexcept { return nullptr; }
   /// The program is about to run on several threads. Call from: a flow of the program.
   virtual void begin_threads() {}
+
+  /// The stack of the calling flow, which grows from `top` down to `low`; empty: it is its thread's. Call from: a flow of
+  /// the program.
+  struct FlowStack {
+    char* low = nullptr;
+    char* top = nullptr;
+  };
+  virtual FlowStack stack() noexcept { return {}; }
+  /// A thread that the program has made begins: what it keeps until its end. Call from: that thread.
+  virtual std::shared_ptr<void> thread_begins() noexcept { return nullptr; }
 
   /// Who the calling task is, for messages: "cell 3 task 0".
   virtual std::string name() = 0;

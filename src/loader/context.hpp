@@ -49,6 +49,7 @@ struct TaskContext : ProgramContext {
   struct ThreadExit {
     void (*function)(void*);
     void* argument;
+    const void* dso;  ///< In the image that has the object.
   };
   std::vector<ThreadExit> thread_exits;
   /// Its value of a key of thread-specific data (libc/keys.cpp), by key.

@@ -223,7 +223,20 @@ void Instance::let_go() noexcept {
 
 // ---------------------------------------------------------------- beginning and end
 
+// An executable that asks has it among its constants, as the dynamic linker has.
+void Instance::tell_stack_end() noexcept {
+  const LoadedImage& program = images_.front();
+  const Range constants = program.file->relro();
+  char* const low = program.base + constants.address;
+  const auto* const place = reinterpret_cast<const char*>(libc_.stack_end.place());
+  const bool is_constant = place >= low && place < low + constants.bytes;
+  if (is_constant && mprotect(low, constants.bytes, PROT_READ | PROT_WRITE) != 0) return;
+  *libc_.stack_end = services_->stack().top;
+  if (is_constant) mprotect(low, constants.bytes, PROT_READ);
+}
+
 void Instance::construct() {
+  tell_stack_end();
   const std::vector<std::uint32_t>& order = program_->initialization_order();
   const LoadedImage& program = images_.front();
   using Function = void (*)(int, char**, char**);

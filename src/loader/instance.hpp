@@ -151,6 +151,7 @@ class Instance {
   /// What executables have room for: data of the instance's own, which is made there, and copies of the libraries'.
   void give_rooms();
   void copy_data();
+  void tell_stack_end() noexcept;
   void construct();
   void finish();
   /// A context is gone; the last one's end frees the instance.

@@ -206,6 +206,39 @@ int main(void) {
 
 constexpr const char* needs_room = "needs thread-locals of aprun's right below the thread pointer";
 
+// Collectors and interpreters look for the ends of their stack.
+TEST_F(Executable, IsToldWhereItsStackLies) {
+  expect_as_alone(build("stack", R"(
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+extern void* __libc_stack_end;
+int main(void) {
+  pthread_attr_t mine;
+  void* low;
+  size_t bytes;
+  char here;
+  pthread_getattr_np(pthread_self(), &mine);
+  pthread_attr_getstack(&mine, &low, &bytes);
+  pthread_attr_destroy(&mine);
+  puts(&here >= (char*)low && &here < (char*)low + bytes ? "inside" : "outside");
+  puts(&here < (char*)__libc_stack_end && (char*)__libc_stack_end <= (char*)low + bytes ? "below" : "above");
+})",
+                        {"-O1", "-pthread"}));
+}
+
+TEST_F(Executable, TellsThatItsThreadHasOverflowedItsStack) {
+  const Ended ended = aprun({"-n", "1",
+                             build("deep", R"(
+#include <pthread.h>
+static int deep(int n) { volatile char page[2048]; page[0] = (char)n; return n ? deep(n - 1) + page[0] : 0; }
+static void* work(void* x) { return deep(1000000) ? x : 0; }
+int main(void) { pthread_t t; pthread_create(&t, 0, work, 0); pthread_join(t, 0); })",
+                                   {"-O0", "-pthread"})});
+  EXPECT_EQ(ended.status, 71) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "a thread that the program made: stack overflow")) << ended.error;
+}
+
 TEST_F(Executable, HasThreadLocalsOfItsOwnWhereverItRuns) {
   const std::string program = build("locals", thread_locals);
   if (!has_room(program)) GTEST_SKIP() << needs_room;

@@ -326,14 +326,16 @@ void* open(const Caller& caller, const char* name, int flags) {
 
 // ---------------------------------------------------------------- dlclose
 
-/// A thread_local that code of the image made is still to be destroyed by it.
+/// A thread_local of the image is still to be destroyed, perhaps by code of another (libstdc++'s, for a string).
 bool has_thread_exits(Instance& instance, const LoadedImage& image) {
   bool found = false;
+  const auto is_inside = [&image](const void* address) {
+    const auto* const place = static_cast<const char*>(address);
+    return place >= image.base && place < image.base + image.file->span();
+  };
   instance.for_each_context([&](const TaskContext& context) {
-    for (const TaskContext::ThreadExit& exit : context.thread_exits) {
-      const auto* place = reinterpret_cast<const char*>(exit.function);
-      found = found || (place >= image.base && place < image.base + image.file->span());
-    }
+    for (const TaskContext::ThreadExit& exit : context.thread_exits)
+      found = found || is_inside(exit.dso) || is_inside(reinterpret_cast<const void*>(exit.function));
   });
   return found;
 }

@@ -4,6 +4,7 @@
 // which goes on with the rest. No frame is unwound.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace aplib::loader {
@@ -56,6 +57,13 @@ void count_thread(Instance& instance, int change) noexcept;
 
 // Threads that programs make themselves (pthread_create, std::thread, OpenMP): foreign to the machine, but flows of
 // their instance.
+
+/// Where the stack of a thread lies that a program has made. Empty on other threads. Async-signal-safe.
+struct ThreadStack {
+  char* low = nullptr;
+  std::size_t bytes = 0;
+};
+[[nodiscard]] ThreadStack stack_of_program_thread() noexcept;
 
 /// The calling thread was made by a program. False on the machine's own threads, hence in tasks.
 bool on_program_thread() noexcept;

@@ -252,10 +252,10 @@ void bound_cxa_finalize(void* dso) {
   if (Instance* instance = calling(__builtin_return_address(0))) run_exit_handlers_of(*instance, dso);
 }
 
-int bound_cxa_thread_atexit(void (*function)(void*), void* argument, void*) {
+int bound_cxa_thread_atexit(void (*function)(void*), void* argument, void* dso) {
   TaskContext* const context = here();
   if (context == nullptr) return -1;  // a thread that no instance knows: its thread_locals are never destroyed
-  context->thread_exits.push_back({function, argument});
+  context->thread_exits.push_back({function, argument, dso});
   return 0;
 }
 

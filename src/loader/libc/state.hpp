@@ -111,6 +111,8 @@ struct LibcState {
   Variable<int> daylight;
   Variable<std::array<char*, 2>> tzname;
 
+  Variable<void*> stack_end;  // __libc_stack_end: the top of main()'s stack
+
   int (*main)(int, char**, char**) = nullptr;  ///< Of an executable that has begun (start.hpp).
 
   // --- state of the thread while the instance runs on it (context.hpp); unset: the process's own

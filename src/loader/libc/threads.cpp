@@ -71,6 +71,7 @@ struct ProgramThread {
   Routine routine;
   void* argument;
   bool of_pool = false;
+  ThreadStack stack;
   pthread_t id{};                 ///< Of a pool thread.
   std::atomic<bool> over{false};  ///< Pool thread: its instance has ended.
 };
@@ -139,9 +140,22 @@ __attribute__((no_sanitize("undefined"))) int run_routine(ProgramThread& thread,
   fail_instance(*thread.context->instance, static_cast<int>(ExitStatus::program_failed), std::move(problem));
 }
 
+/// Of the calling thread; empty: there is no memory to find it out.
+ThreadStack own_stack() noexcept {
+  ThreadStack stack;
+  pthread_attr_t own;
+  if (::pthread_getattr_np(pthread_self(), &own) != 0) return stack;
+  void* low = nullptr;
+  if (pthread_attr_getstack(&own, &low, &stack.bytes) == 0) stack.low = static_cast<char*>(low);
+  pthread_attr_destroy(&own);
+  return stack;
+}
+
 void* run_thread(void* state) {
   const std::unique_ptr<ProgramThread> thread(static_cast<ProgramThread*>(state));
   TaskContext& context = *thread->context;
+  const std::shared_ptr<void> kept = context.instance->services().thread_begins();
+  thread->stack = own_stack();
   current_program_context = &context;
   if (context.swaps) context.ops->swap(nullptr, &context);
   struct AtEnd {  // also when pthread_exit or a cancellation unwinds
@@ -251,6 +265,11 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
 }  // namespace
 
 bool on_program_thread() noexcept { return this_thread != nullptr; }
+
+ThreadStack stack_of_program_thread() noexcept {
+  const ProgramThread* const thread = this_thread;
+  return thread != nullptr ? thread->stack : ThreadStack{};
+}
 
 void warn_of_threads(Instance& instance) {
   constexpr int looks_max = 200;  // a fifth of a second: a thread that has done its work may be just about to end
@@ -368,6 +387,15 @@ bool is_thread_of_machine(pthread_t id) noexcept {
 int bound_pthread_detach(pthread_t id) { return is_thread_of_machine(id) ? 0 : ::pthread_detach(id); }
 int bound_thrd_detach(thrd_t id) { return is_thread_of_machine(id) ? thrd_success : ::thrd_detach(id); }
 
+/// Collectors and interpreters ask where their stack is. A task's is not its thread's.
+int bound_pthread_getattr_np(pthread_t id, pthread_attr_t* attributes) {
+  const int error = ::pthread_getattr_np(id, attributes);
+  if (error != 0 || !is_thread_of_machine(id)) return error;
+  const CellServices::FlowStack stack = here()->instance->services().stack();
+  if (stack.low == nullptr) return 0;
+  return ::pthread_attr_setstack(attributes, stack.low, static_cast<std::size_t>(stack.top - stack.low));
+}
+
 int bound_pthread_cancel(pthread_t id) {
   Instance* instance = calling(__builtin_return_address(0));
   if (instance != nullptr && is_thread_of_machine(id)) end_flow(instance, PTHREAD_CANCELED);
@@ -381,7 +409,8 @@ std::span<const Binding> threads_bindings() {
       Binding::of("pthread_create", bound_pthread_create), Binding::of("pthread_exit", bound_pthread_exit),
       Binding::of("pthread_detach", bound_pthread_detach), Binding::of("pthread_cancel", bound_pthread_cancel),
       Binding::of("thrd_create", bound_thrd_create),       Binding::of("thrd_exit", bound_thrd_exit),
-      Binding::of("thrd_detach", bound_thrd_detach),
+      Binding::of("thrd_detach", bound_thrd_detach),       Binding::of("pthread_getattr_np", bound_pthread_getattr_np),
+      variable<&LibcState::stack_end>("__libc_stack_end"),
   };
   return table;
 }

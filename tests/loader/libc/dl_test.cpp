@@ -202,13 +202,15 @@ int main() {
 TEST_F(DlTest, cpp_statics_and_thread_locals_of_plugins) {
   plugin(R"(
 #include <cstdio>
+#include <string>
 struct Static { Static() { std::printf("made\n"); } ~Static() { std::printf("destroyed\n"); } int value = 3; };
 static Static object;
 struct Local { ~Local() { std::printf("local destroyed\n"); } int value = 40; };
 thread_local Local local;
+thread_local std::string text;  // destroyed by code of libstdc++
 thread_local int plain = 100;
 extern "C" int value() { return object.value++ + plain++; }
-extern "C" int local_value() { return local.value++; }
+extern "C" int local_value() { text.append(100, 'x'); return local.value++; }
 extern "C" int* plain_place() { return &plain; }
 )",
          "plugin.so", {}, Language::cpp);
