@@ -19,6 +19,7 @@ constexpr int kind_shift = 8;
 constexpr std::uint32_t kind_mask = 0x1f;
 constexpr int number_shift = 13;
 constexpr std::uint32_t number_mask = 0x7fff;
+static_assert(number_mask + 1 == PersistentNumbers::count);
 static_assert((number_mask << number_shift | kind_mask << kind_shift | detail_mask) == api::Label::tag_max);
 
 constexpr const char* names[] = {"MPI_Barrier",

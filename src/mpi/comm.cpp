@@ -7,6 +7,7 @@
 
 #include "mpi/info.hpp"
 #include "mpi/rank.hpp"
+#include "mpi/team.hpp"
 
 namespace aplib::mpi {
 
@@ -26,6 +27,7 @@ Comm::Comm(Comm& of, std::uint32_t channel, std::uint32_t calls)
 }
 
 Comm::~Comm() {
+  if (channel_ == persistent && persistent_numbers != nullptr) persistent_numbers->give_back(collective_calls);
   if (nonblocking_ != nullptr) let_go(*nonblocking_);
   if (local != nullptr) let_go(*local);
   let_go(*group);
@@ -38,7 +40,23 @@ Comm& Comm::of_nonblocking_calls() {
   return *nonblocking_;
 }
 
-Comm& Comm::for_persistent_call() { return *new Comm(*this, persistent, persistent_calls++); }
+Comm& Comm::for_persistent_call(const Call& call) {
+  if (persistent_numbers == nullptr) persistent_numbers = std::make_shared<PersistentNumbers>();
+  auto number = persistent_numbers->take();
+  if (!number) {
+    PersistentNumbers::Set taken = persistent_numbers->taken();
+    Team(call, *this).combine(taken);
+    persistent_numbers->agree(taken);
+    number = persistent_numbers->take();
+  }
+  if (!number)
+    fail(MPI_ERR_OTHER, fmt::format("{} has {} persistent collective calls, as many as there can be; free some by "
+                                    "MPI_Request_free",
+                                    title(), PersistentNumbers::count));
+  Comm& made = *new Comm(*this, persistent, *number);
+  made.persistent_numbers = persistent_numbers;
+  return made;
+}
 
 void Comm::set_context(std::uint32_t context) noexcept {
   context_ = context;

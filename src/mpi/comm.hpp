@@ -42,8 +42,8 @@ struct Comm : ErrorTarget {
   /// The communicator of the nonblocking collective calls of this one: the same ranks, with a channel of their own.
   /// Made by the first of them. Pending calls know of it, and programs do not.
   [[nodiscard]] Comm& of_nonblocking_calls();
-  /// A new one for the next persistent collective call.
-  [[nodiscard]] Comm& for_persistent_call();
+  /// A new one for the next persistent collective call. All ranks call it; they wait for each other now and then.
+  [[nodiscard]] Comm& for_persistent_call(const Call& call);
 
   [[nodiscard]] bool is_inter() const noexcept { return peers != group; }
   /// Ranks of the caller's group are 0..size() - 1; rank() is the caller's.
@@ -81,14 +81,14 @@ struct Comm : ErrorTarget {
   int own_rank;
   Attributes attributes;
   SendBuffer send_buffer;
-  std::shared_ptr<const Topology> topology;  ///< Null: it has none.
-  std::uint32_t hints = 0;                   ///< Those that are true, a bit for each (comm.cpp).
-  std::uint32_t collective_calls = 0;        ///< That have begun.
-  std::uint32_t ended_calls = 0;             ///< Of nonblocking ones, those that are over.
-  std::uint32_t persistent_calls = 0;        ///< That were made.
-  std::uint32_t duplications = 0;            ///< The same of MPI_Comm_idup.
-  BoardPtr board;                            ///< Made by the first of them,
-  bool has_no_board = false;                 ///< unless it cannot be.
+  std::shared_ptr<const Topology> topology;               ///< Null: it has none.
+  std::uint32_t hints = 0;                                ///< Those that are true, a bit for each (comm.cpp).
+  std::uint32_t collective_calls = 0;                     ///< That have begun.
+  std::uint32_t ended_calls = 0;                          ///< Of nonblocking ones, those that are over.
+  std::shared_ptr<PersistentNumbers> persistent_numbers;  ///< Made by the first persistent call, which has it, too.
+  std::uint32_t duplications = 0;                         ///< The same of MPI_Comm_idup.
+  BoardPtr board;                                         ///< Made by the first of them,
+  bool has_no_board = false;                              ///< unless it cannot be.
 
  private:
   Comm(Rank& rank, Group& members, Group& others, Errhandler& handler, std::string title, std::uint32_t context)

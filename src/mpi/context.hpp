@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -59,6 +60,45 @@ struct ContextSet {
     }
     return std::nullopt;
   }
+};
+
+/// By these the persistent collective calls of a communicator are told apart. Its ranks make the calls in the same
+/// order, but free them when they like. So each number is given once; then the ranks agree on those that all have freed.
+class PersistentNumbers {
+ public:
+  static constexpr std::uint32_t count = 0x8000;
+
+  /// As a message can carry it.
+  struct Set {
+    void add(const Set& other) noexcept {
+      for (std::size_t i = 0; i < words.size(); ++i) words[i] |= other.words[i];
+    }
+    [[nodiscard]] bool has(std::uint32_t number) const noexcept { return (words[number / 64] >> number % 64 & 1) != 0; }
+
+    std::array<std::uint64_t, count / 64> words{};
+  };
+
+  /// The same at all ranks. Nothing: they must agree before.
+  [[nodiscard]] std::optional<std::uint32_t> take() {
+    while (next_ < count && agreed_ != nullptr && agreed_->has(next_)) ++next_;
+    if (next_ == count) return std::nullopt;
+    if (taken_ == nullptr) taken_ = std::make_unique<Set>();
+    taken_->words[next_ / 64] |= std::uint64_t{1} << next_ % 64;
+    return next_++;
+  }
+  void give_back(std::uint32_t number) noexcept { taken_->words[number / 64] &= ~(std::uint64_t{1} << number % 64); }
+  /// This rank's, which are not freed.
+  [[nodiscard]] Set taken() const { return taken_ != nullptr ? *taken_ : Set(); }
+  /// `set`: those that some rank has.
+  void agree(const Set& set) {
+    agreed_ = std::make_unique<Set>(set);
+    next_ = 0;
+  }
+
+ private:
+  std::unique_ptr<Set> taken_;   // null: none yet
+  std::unique_ptr<Set> agreed_;  // null: all numbers are new
+  std::uint32_t next_ = 0;
 };
 
 /// Of a rank's partitioned sends: which tags are whose.

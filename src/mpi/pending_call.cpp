@@ -130,7 +130,7 @@ void PendingCall::make(const Call& call, Comm& comm, MPI_Request* place, std::in
     request.pending->plan_ = plan;
     request.pending->keep_all(kept);
     request.pending->check(comm);
-    request.pending->aside_ = &comm.for_persistent_call();
+    request.pending->aside_ = &comm.for_persistent_call(call);
   } catch (...) {
     request.release();
     throw;

@@ -99,26 +99,6 @@ std::uint32_t Team::agree_on_context() const {
   }
 }
 
-void Team::combine(Used& used) const {
-  const std::uint32_t size = group_.size();
-  Used others;
-  for (std::uint32_t step = 1; step < size; step *= 2) {
-    if ((place_ & step) != 0) {
-      send(cell(place_ - step), channel_, &used, sizeof used);
-      break;
-    }
-    if (place_ + step >= size) continue;
-    receive(cell(place_ + step), channel_, &others, sizeof others);
-    used.add(others);
-  }
-  if (is_leader() && between_) {
-    send(other_leader_, *between_, &used, sizeof used);
-    receive(other_leader_, *between_, &others, sizeof others);
-    used.add(others);
-  }
-  broadcast(&used, sizeof used);
-}
-
 void Team::broadcast(void* data, std::size_t bytes) const {
   const std::uint32_t size = group_.size();
   std::uint32_t step = 1;

@@ -29,6 +29,9 @@ class Team {
 
   /// A context that no member uses, of both groups. It is not the rank's yet.
   [[nodiscard]] std::uint32_t agree_on_context() const;
+  /// Adds what all members of both groups have, by `T::add`.
+  template <class T>
+  void combine(T& own) const;
   /// The leader's value, at all members of its group.
   template <class T>
   [[nodiscard]] T hear(T own) const {
@@ -67,8 +70,6 @@ class Team {
     }
   };
 
-  /// Of all members, of both groups.
-  void combine(Used& used) const;
   // By place in the tree, which is the rank behind the leader's.
   [[nodiscard]] CellId cell(std::uint32_t place) const noexcept {
     return CellId{group_.cell((place + leader_) % group_.size())};
@@ -85,6 +86,27 @@ class Team {
   CellId other_leader_{0};  // at the leader
   std::optional<Channel> between_;
 };
+
+template <class T>
+void Team::combine(T& own) const {
+  const std::uint32_t size = group_.size();
+  T others;
+  for (std::uint32_t step = 1; step < size; step *= 2) {
+    if ((place_ & step) != 0) {
+      send(cell(place_ - step), channel_, &own, sizeof own);
+      break;
+    }
+    if (place_ + step >= size) continue;
+    receive(cell(place_ + step), channel_, &others, sizeof others);
+    own.add(others);
+  }
+  if (is_leader() && between_) {
+    send(other_leader_, *between_, &own, sizeof own);
+    receive(other_leader_, *between_, &others, sizeof others);
+    own.add(others);
+  }
+  broadcast(&own, sizeof own);
+}
 
 template <class T>
 std::vector<T> Team::gather(const T& own) const {

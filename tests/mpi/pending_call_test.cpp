@@ -337,6 +337,75 @@ TEST_P(PendingCalls, StartAgainAndAgainInAnyOrder) {
   });
 }
 
+/// An early persistent call and a late one, with `between` others made between; some stay. The two start in another
+/// order at each rank.
+void start_early_and_late(MPI_Comm comm, int root, bool is_root, int between) {
+  int early = is_root ? 111 : 0;
+  int late = is_root ? 222 : 0;
+  int none = 0;
+  std::array<MPI_Request, 2> two{};
+  std::vector<MPI_Request> kept;
+  MPI_Bcast_init(&early, 1, MPI_INT, root, comm, MPI_INFO_NULL, &two[0]);
+  for (int i = 0; i < between; ++i) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    ASSERT_EQ(MPI_Bcast_init(&none, 1, MPI_INT, root, comm, MPI_INFO_NULL, &request), MPI_SUCCESS);
+    if (i % 100 == rank_in(MPI_COMM_WORLD)) {
+      kept.push_back(request);
+    } else {
+      MPI_Request_free(&request);
+    }
+  }
+  MPI_Bcast_init(&late, 1, MPI_INT, root, comm, MPI_INFO_NULL, &two[1]);
+  const auto first = static_cast<std::size_t>(rank_in(MPI_COMM_WORLD) % 2);
+  for (const std::size_t i : {first, 1 - first}) EXPECT_EQ(MPI_Start(&two[i]), MPI_SUCCESS);
+  EXPECT_EQ(MPI_Waitall(2, two.data(), MPI_STATUSES_IGNORE), MPI_SUCCESS);
+  EXPECT_EQ(early, root == MPI_PROC_NULL ? 0 : 111);
+  EXPECT_EQ(late, root == MPI_PROC_NULL ? 0 : 222);
+  for (MPI_Request& request : kept) MPI_Request_free(&request);
+  for (MPI_Request& request : two) MPI_Request_free(&request);
+}
+
+// There are 32,768 numbers for them.
+void make_more_than_there_are_numbers(const Placement& placement) {
+  testing_support::run_on(placement, [] {
+    MPI_Init(nullptr, nullptr);
+    const int rank = rank_in(MPI_COMM_WORLD);
+    start_early_and_late(MPI_COMM_WORLD, 0, rank == 0, 2 * 32'768 - 1);
+    MPI_Comm half = MPI_COMM_NULL;
+    MPI_Comm inter = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 0, &inter);
+    const int root = rank == 0 ? MPI_ROOT : rank == 2 ? MPI_PROC_NULL : 0;
+    start_early_and_late(inter, root, rank == 0, 32'767);
+    MPI_Comm_free(&inter);
+    MPI_Comm_free(&half);
+    MPI_Finalize();
+  });
+}
+
+TEST(PendingCall, IsToldApartHoweverManyAreMade) {
+  for (const Placement& each : placements()) {
+    if (each.name == "one_processor" || each.name == "parts_over_tcp") make_more_than_there_are_numbers(each);
+  }
+}
+
+TEST(PendingCall, IsRefusedWhereThereAreTooMany) {
+  run_well({{2, 1}, 1}, [] {
+    MPI_Init(nullptr, nullptr);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    std::vector<MPI_Request> all(32'768);
+    for (MPI_Request& each : all) ASSERT_EQ(MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &each), MPI_SUCCESS);
+    MPI_Request further = MPI_REQUEST_NULL;
+    int error_class = 0;
+    MPI_Error_class(MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &further), &error_class);
+    EXPECT_EQ(error_class, MPI_ERR_OTHER);
+    MPI_Request_free(&all[7]);
+    EXPECT_EQ(MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &all[7]), MPI_SUCCESS);
+    for (MPI_Request& each : all) MPI_Request_free(&each);
+    MPI_Finalize();
+  });
+}
+
 void add_ints(void* in, void* inout, int* count, MPI_Datatype*) {
   for (int i = 0; i < *count; ++i) static_cast<int*>(inout)[2 * i] += static_cast<int*>(in)[2 * i];
 }
