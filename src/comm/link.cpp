@@ -68,13 +68,15 @@ bool Link::come_up() noexcept {
   return true;
 }
 
-void Link::keep_early(const Label& label, std::span<const std::byte> body) {
-  EarlyFrame frame{label, body.size()};
-  if (!body.empty()) {
-    frame.body = std::make_unique_for_overwrite<std::byte[]>(body.size());
-    std::memcpy(frame.body.get(), body.data(), body.size());
-  }
-  early_.push_back(std::move(frame));
+std::unique_ptr<std::byte[]> Link::copy_of(std::span<const std::byte> body) {
+  if (body.empty()) return nullptr;
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(body.size());
+  std::memcpy(copy.get(), body.data(), body.size());
+  return copy;
+}
+
+void Link::keep_early(const Label& label, std::unique_ptr<std::byte[]> body, std::size_t bytes) {
+  early_.push_back({label, bytes, std::move(body)});
   early_bytes_ += early_.back().weight();
 }
 

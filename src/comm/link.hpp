@@ -128,7 +128,13 @@ class Link {
     [[nodiscard]] std::size_t weight() const noexcept { return sizeof(Label) + bytes; }
   };
   /// Throws std::bad_alloc; then nothing is kept.
-  void keep_early(const Label& label, std::span<const std::byte> body);
+  void keep_early(const Label& label, std::span<const std::byte> body) {
+    keep_early(label, copy_of(body), body.size());
+  }
+  /// The same, from copy_of().
+  void keep_early(const Label& label, std::unique_ptr<std::byte[]> body, std::size_t bytes);
+  /// Null for an empty one. Needs no lock.
+  [[nodiscard]] static std::unique_ptr<std::byte[]> copy_of(std::span<const std::byte> body);
   [[nodiscard]] std::size_t early_bytes() const noexcept { return early_bytes_; }
   /// The oldest, which is not kept any more. Nothing: there is none.
   [[nodiscard]] std::optional<EarlyFrame> take_early() noexcept;

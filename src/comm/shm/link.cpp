@@ -21,7 +21,7 @@ std::span<const std::byte> bytes_of(const std::uint64_t& number) { return std::a
 }  // namespace
 
 bool Link::send(const Label& label, std::span<const std::byte> body) {
-  const std::lock_guard hold(lock_);
+  std::unique_lock hold(lock_);
   if (state_locked() == State::up && waiting_.empty()) [[likely]] {
     if (broken_) return false;
     if (body.size() >= Module::large_from_bytes) {
@@ -34,13 +34,24 @@ bool Link::send(const Label& label, std::span<const std::byte> body) {
       return false;
     }
   }
+  return send_later(hold, label, body);
+}
+
+// The thread that joins us to the peer needs the lock, and the peer does not wait for it as long as a large copy takes.
+bool Link::send_later(std::unique_lock<SpinLock>& hold, const Label& label, std::span<const std::byte> body) {
+  std::unique_ptr<std::byte[]> copy;
+  if (state_locked() != State::up) {
+    hold.unlock();
+    copy = copy_of(body);
+    hold.lock();
+  }
   if (state_locked() == State::over || broken_) return false;
   if (state_locked() == State::up) {
     keep(label, body, body.size(), false);
     write_locked();
     return false;
   }
-  keep_early(label, body);
+  keep_early(label, std::move(copy), body.size());
   set_queued(early_bytes());
   return state_locked() == State::idle && set_state(State::calling);
 }

@@ -170,6 +170,7 @@ class Link final : public comm::Link {
   };
 
   // With lock_ held.
+  bool send_later(std::unique_lock<SpinLock>& hold, const Label& label, std::span<const std::byte> body);
   void send_large(const Label& label, std::span<const std::byte> body);
   void keep(const Label& label, std::span<const std::byte> rest, std::uint64_t bytes, bool begun);
   bool write_first();

@@ -131,6 +131,10 @@ void Node::send(Peer to, std::size_t bytes, std::uint32_t stream) {
   module_->send(to, {key, self_, stream, kind, extra_of(bytes)}, contents(key, bytes));
 }
 
+void Node::send_from(Peer to, std::span<const std::byte> body, std::uint32_t stream) {
+  module_->send(to, {keys_[to][stream]++, self_, stream, kind, extra_of(body.size())}, body);
+}
+
 bool Node::poll() {
   EXPECT_EQ(recorder_.polling_.exchange(std::this_thread::get_id()), std::thread::id())
       << "the test itself polls twice";

@@ -146,6 +146,8 @@ class Node {
 
   /// Sends the next frame of a stream. There are streams_max streams; one thread uses each.
   void send(Peer to, std::size_t bytes, std::uint32_t stream = 0);
+  /// The same from memory of the test, which has the contents() of that frame.
+  void send_from(Peer to, std::span<const std::byte> body, std::uint32_t stream = 0);
   /// Polls. One thread at a time.
   bool poll();
   bool close(std::chrono::nanoseconds linger);
