@@ -156,6 +156,10 @@ struct Domain {
   // Any processor.
   alignas(cache_pair_bytes) std::atomic<bool> stopping{false};
   SendGate<> send_gate;
+  /// Messages of MPI have waited for room in vain: until there is some, they go without.
+  std::atomic<bool> room_is_stalled{false};
+  /// Programs of MPI run here: limits make their sends slower, and let no run fail.
+  std::atomic<bool> limits_yield{false};
   std::atomic<bool> over{false};  ///< No live cell is left.
   /// Of a machine that stops: it has not failed. The host program is through, and who still waits waits for it.
   std::atomic<bool> stops_well{false};
@@ -219,8 +223,13 @@ struct Domain {
   void count_unread(UnreadMeter<>& meter) noexcept;
   /// There is room for more messages in this process. [any thread, once the processors are made]
   [[nodiscard]] bool has_room() noexcept {
-    return send_gate.judge(unread_bytes(), static_cast<std::int64_t>(options.unread_limit_bytes));
+    const bool room = send_gate.judge(unread_bytes(), static_cast<std::int64_t>(options.unread_limit_bytes));
+    if (room && room_is_stalled.load(std::memory_order_relaxed))  // relaxed: a hint, here and below
+      room_is_stalled.store(false, std::memory_order_relaxed);
+    return room;
   }
+  /// As long as no receiver takes anything, a message of MPI waits.
+  static constexpr std::chrono::milliseconds stall_max{5};
   /// Keeps a program until the run is over. [any thread]
   const CellProgram& keep(std::unique_ptr<CellProgram> program) {
     const std::lock_guard lock(programs_mutex);

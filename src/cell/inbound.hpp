@@ -215,6 +215,7 @@ class Inbound {
   void take_lease(const Posted& posted, Buffer& lease) noexcept;
   void pull(Buffer& lease, const Side& to, std::size_t bytes) noexcept;
   void lease_taken(Buffer& lease) noexcept;
+  void count_body(const Buffer& lease, std::int64_t times) noexcept;
   void complete_lent(Posted& sent) noexcept;
   /// Into the mailbox of the receiver, which is task number `task` of the cell, or null while there is none.
   void queue(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer& buffer);

@@ -33,7 +33,8 @@ bool Inbound::lend(TaskControl& self, std::uint32_t cell, std::uint32_t task, st
   Outbound& outbound = here_.outbound();
   const std::uint32_t processor = outbound.route(cell);
   const bool is_here = processor == index_;
-  if (bytes <= Message::inline_bytes_max || domain_.send_gate.closed() || processor == domain_.network_index ||
+  if (bytes <= Message::inline_bytes_max || processor == domain_.network_index ||
+      domain_.stopping.load(std::memory_order_relaxed) ||  // relaxed: noticed sooner or later
       here_.mover().protocol().arriving() == cell)
     return false;
   TaskControl* const receiver = is_here ? domain_.cells[cell]->tasks.find(task) : nullptr;
@@ -76,9 +77,17 @@ bool Inbound::lend(TaskControl& self, std::uint32_t cell, std::uint32_t task, st
   return true;
 }
 
+// As long as the body of a lease lies in its sender's memory, only the overhead takes room.
+void Inbound::count_body(const Buffer& lease, std::int64_t times) noexcept {
+  if (unread_->add(times * static_cast<std::int64_t>(lease.bytes)) && times > 0) domain_.count_unread(*unread_);
+}
+
 // A message for a task that is not there has no receiver who would take the lease.
 void Inbound::queue_lease(Cell& cell, TaskControl* receiver, std::uint32_t task, std::uint64_t key, Buffer& lease) {
-  if (receiver != nullptr && !receiver->ended) return queue(cell, receiver, task, key, lease);
+  if (receiver != nullptr && !receiver->ended) {
+    count_body(lease, -1);
+    return queue(cell, receiver, task, key, lease);
+  }
   const std::size_t bytes = lease.bytes;
   Buffer* const body = pool_->get(bytes);  // what this throws leaves the lease as it is
   pull(lease, {body->body()}, bytes);
@@ -110,6 +119,7 @@ void Inbound::receive_lease(const Posted& posted, Buffer& lease, std::size_t byt
 }
 
 void Inbound::take_lease(const Posted& posted, Buffer& lease) noexcept {
+  count_body(lease, 1);
   domain_.guarded([&] { receive_lease(posted, lease, lease.bytes); });
 }
 
@@ -120,6 +130,7 @@ void Inbound::drop_leases(TaskControl& task) noexcept {
     if (buffer->is_lease()) {
       task.mailbox.remove(*buffer);
       count_received(*buffer);
+      count_body(*buffer, 1);
       pull(*buffer, {}, 0);
     }
     buffer = next;
@@ -140,6 +151,7 @@ void Inbound::pull(Buffer& buffer, const Side& to, std::size_t bytes) noexcept {
   }
   if (!lease.state.take()) {
     if (lease.aside != nullptr) {
+      count_body(buffer, -1);
       copy_part(to, {lease.aside->body()}, 0, bytes);
       pool_->put(lease.aside);
     }
@@ -182,6 +194,7 @@ void Inbound::take_back(Posted& sent, bool lasts) noexcept {
       Buffer* const body = pool_->get(buffer.bytes);
       copy_part({body->body()}, lease.sides.from, 0, buffer.bytes);
       lease.aside = body;
+      count_body(buffer, 1);
     });
     lease.state.put_aside();  // from here on both are the receiver's
   } else {

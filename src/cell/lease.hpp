@@ -22,8 +22,10 @@ namespace aplib {
 
 struct Posted;
 
-/// From this size on a lease pays.
+/// From this size on a lease pays,
 inline constexpr std::size_t lend_from_bytes = 32 * 1024;
+/// and from this one where too much waits to be received, so that a copy would have to wait.
+inline constexpr std::size_t lend_when_full_from_bytes = 1024;
 
 template <template <class> class Atom = std::atomic>
 class LeaseState {

@@ -51,6 +51,8 @@ struct ContextKey {
   static constexpr std::uint64_t context_mask = std::uint64_t{context_max} << context_shift;
   static constexpr std::uint64_t receipt_mask = std::uint64_t{receipt_flag} << context_shift;  ///< Of no wish.
   static constexpr std::uint64_t tag_mask = tag_max;
+  static constexpr std::uint32_t rank_space = 2;        ///< Messages from rank to rank.
+  static constexpr std::uint32_t collective_space = 3;  ///< Those of collectives.
   static constexpr std::uint32_t receipt_space = 4;
   static_assert((context_mask | receipt_mask | tag_mask) == (MatchKey::task_mask | MatchKey::type_mask));
 
@@ -63,6 +65,13 @@ struct ContextKey {
     return static_cast<std::uint32_t>((key & context_mask) >> context_shift);
   }
   static constexpr std::uint32_t tag(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key & tag_mask); }
+  static constexpr bool is_from_rank_to_rank(std::uint64_t key) noexcept {
+    return key >> MatchKey::space_shift == rank_space;
+  }
+  static constexpr bool is_of_mpi(std::uint64_t key) noexcept {
+    const std::uint64_t space = key >> MatchKey::space_shift;
+    return space >= rank_space && space <= receipt_space;
+  }
   static constexpr bool asks_for_receipt(std::uint64_t key) noexcept { return (key & receipt_mask) != 0; }
   /// Of the receipt that `cell` gives for a message.
   static constexpr std::uint64_t receipt(std::uint64_t key, std::uint32_t cell) noexcept {

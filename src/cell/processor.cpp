@@ -311,19 +311,23 @@ void Processor::route_message(TaskControl& self, const char* call, std::uint32_t
 // Not a small message that goes at once; or the gate is closed. Then the machine stops, which a task that never waits
 // must notice, too, or too much waits unread in this process: a message that a task of this processor waits for still
 // arrives, and others wait until some have been received. So a program whose messages fit under the limit never waits;
-// one whose receivers are slow runs at their pace; and where nobody receives any more, an error says so. (Messages to
-// other processes wait where they arrive.)
+// one whose receivers are slow runs at their pace; and where nobody receives any more, an error says so. Those of MPI
+// end without the help of others: those wait only while somebody receives. (Messages to other processes wait where they
+// arrive.)
 void Processor::send_when_open(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task,
                                std::uint64_t key, std::span<const std::byte> bytes) {
   Domain& domain = self.cell->processor->domain_;
   std::int64_t least = INT64_MAX;
   Clock::time_point since{};
+  const bool is_of_mpi = ContextKey::is_of_mpi(key);
   while (true) {
+    const bool yields = is_of_mpi && (!ContextKey::is_from_rank_to_rank(key) ||
+                                      domain.room_is_stalled.load(std::memory_order_relaxed));  // relaxed: a hint
     Processor& here = *self.cell->processor;
     if (!domain.send_gate.closed()) return here.route_message(self, call, target, task, key, bytes);
     if (here.stops()) return;
     const std::uint32_t processor = here.outbound_.route(target);
-    if (domain.has_room() || processor == here.network_index_ ||
+    if (domain.has_room() || processor == here.network_index_ || yields ||
         (processor == here.index_ && Inbound::is_awaited(*domain.cells[target], task, key)))
       return here.route_message(self, call, target, task, key, bytes);
     const std::int64_t unread = domain.unread_bytes();
@@ -331,6 +335,9 @@ void Processor::send_when_open(TaskControl& self, const char* call, std::uint32_
     if (unread < least) {
       least = unread;
       since = now;
+    } else if (is_of_mpi && now - since > Domain::stall_max) {
+      domain.room_is_stalled.store(true, std::memory_order_relaxed);  // relaxed: a hint
+      continue;
     } else if (now - since > domain.options.send_wait) {
       throw Error(
           Errc::exhausted,

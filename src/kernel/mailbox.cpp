@@ -9,6 +9,8 @@
 
 namespace aplib::api {
 
+static_assert(static_cast<std::uint32_t>(Space::mpi) == ContextKey::rank_space);
+static_assert(static_cast<std::uint32_t>(Space::mpi_collective) == ContextKey::collective_space);
 static_assert(static_cast<std::uint32_t>(Space::mpi_receipt) == ContextKey::receipt_space);
 
 namespace {
@@ -121,6 +123,18 @@ bool lend(const char* call, const Mailbox& to, const Label& label, const Side& f
   const std::uint64_t key =
       ContextKey::make(static_cast<std::uint32_t>(to.space), self.cell->id, label.context, label.tag);
   return here.inbound().lend(self, index(label.cell), index(to.task), key, from, bytes, sent);
+}
+
+void let_limits_yield(const char* call) {
+  std::atomic<bool>& yield = processor_of(self_or_throw(call)).domain().limits_yield;
+  if (!yield.load(std::memory_order_relaxed)) yield.store(true, std::memory_order_relaxed);  // relaxed: a hint
+}
+
+bool is_full() noexcept {
+  const TaskControl* const self = running_task();
+  if (self == nullptr) return false;
+  Domain& domain = processor_of(*self).domain();
+  return domain.send_gate.closed() && !domain.has_room();
 }
 
 void post(const char* call, const Mailbox& mailbox, MailboxReceive& receive, std::span<std::byte> buffer,

@@ -70,14 +70,23 @@ struct MailboxReceive : Posted {
   bool cancelled = false;
 };
 
-/// As send(). REQUIRES: the cell exists, the label is in range; otherwise it throws Error(bad_argument).
+/// As send(), but it never fails because receivers are slow: at unread-limit and send-limit it waits while they take
+/// messages, and goes on some ms after they have ceased to. In Space::mpi_collective it does not wait at all. REQUIRES:
+/// the cell exists, the label is in range; otherwise it throws Error(bad_argument).
 APLIB_API void send(const char* call, const Mailbox& to, const Label& label, std::span<const std::byte> bytes);
+
+/// Messages of this process's cells may be MPI's from here on: where nobody receives them for long, more is let in from
+/// other processes, and the run does not fail.
+APLIB_API void let_limits_yield(const char* call);
 
 /// Sends a message without copying it: `sent` is open until the receiver has copied `from`, which stays as it is so
 /// long. cancel() ends that at once: then the message is buffered. Ends with the task, too. False: nothing is sent;
 /// use send(). REQUIRES and throws: as send().
 [[nodiscard]] APLIB_API bool lend(const char* call, const Mailbox& to, const Label& label, const Side& from,
                                   std::size_t bytes, MailboxReceive& sent);
+
+/// More waits in this process to be received than unread-limit: what can be lent should be.
+[[nodiscard]] APLIB_API bool is_full() noexcept;
 
 /// Begins to receive into `buffer`. REQUIRES: the calling cell has the mailbox's task; the wish is in range. Throws
 /// Error(bad_argument) otherwise.

@@ -88,7 +88,17 @@ void ModuleNetwork::post(std::uint32_t process, FrameKind kind, comm::Label labe
 void ModuleNetwork::send(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
                          std::span<const std::byte> bytes) {
   const std::uint32_t process = domain_.process_of(cell);
-  make_room(self, call, cell, process);
+  const bool is_over_limit = module_.queued(process) > domain_.options.send_limit_bytes;
+  std::atomic<bool>& stalls = peers_[process].stalls;
+  // relaxed: a hint
+  if (!is_over_limit && stalls.load(std::memory_order_relaxed)) stalls.store(false, std::memory_order_relaxed);
+  if (is_over_limit) [[unlikely]] {
+    if (!ContextKey::is_of_mpi(key)) {
+      wait_for_room(self, call, cell, process);
+    } else if (ContextKey::is_from_rank_to_rank(key)) {
+      wait_while_it_takes(self, process);
+    }
+  }
   comm::Label label;
   label.key = key;
   label.cell = cell;
@@ -154,6 +164,29 @@ void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint
   }
 }
 
+// MPI's sends must end without the help of others. A peer that has taken nothing for some ms is not waited for again
+// before there is room.
+void ModuleNetwork::wait_while_it_takes(TaskControl& self, std::uint32_t process) {
+  std::atomic<bool>& stalls = peers_[process].stalls;
+  if (stalls.load(std::memory_order_relaxed)) return;  // relaxed: a hint, here and below
+  std::size_t least = module_.queued(process);
+  Clock::time_point since = Clock::now();
+  while (!self.cell->processor->stops()) {
+    poll();
+    Processor::yield(self);
+    const std::size_t queued = module_.queued(process);
+    if (queued <= domain_.options.send_limit_bytes) return;
+    const Clock::time_point now = Clock::now();
+    if (queued < least) {
+      least = queued;
+      since = now;
+    } else if (now - since > Domain::stall_max) {
+      return stalls.store(true, std::memory_order_relaxed);
+    }
+    if (!self.cell->processor->idle().has_ready()) module_.wait(room_sleep);
+  }
+}
+
 void ModuleNetwork::send_exchange(std::uint32_t process, std::span<const std::byte> frame) {
   post(process, FrameKind::exchange, {}, frame);
 }
@@ -214,15 +247,23 @@ void ModuleNetwork::wake_progress() noexcept {
 
 // Whose meter grows, closes the gate when too much waits (Inbound::queue()); we open it again.
 void ModuleNetwork::check_unread() {
-  if (domain_.has_room()) {
+  const bool has_room = domain_.has_room();
+  const std::int64_t unread = domain_.unread_bytes();
+  if (has_room) allowed_ = 0;
+  if (has_room || unread <= allowed_) {
     short_of_memory_.store(false, std::memory_order_relaxed);  // relaxed: under poll_mutex_, for others a hint
     return;
   }
-  const std::int64_t unread = domain_.unread_bytes();
   const Clock::time_point now = Clock::now();
   if (!is_short_of_memory() || unread < unread_seen_) unread_since_ = now;
   short_of_memory_.store(true, std::memory_order_relaxed);  // relaxed: the same
   unread_seen_ = unread;
+  if (domain_.limits_yield.load(std::memory_order_relaxed)) {  // relaxed: set before anything is sent
+    // What is awaited may lie behind what has come. So more of it is let in, as nobody receives any of this.
+    if (now - unread_since_ > Domain::stall_max)
+      allowed_ = unread + static_cast<std::int64_t>(domain_.options.unread_limit_bytes);
+    return;
+  }
   if (now - unread_since_ < domain_.options.send_wait) return;
   domain_.fail(
       static_cast<int>(ExitStatus::program_failed),

@@ -179,7 +179,8 @@ class ModuleNetwork final : public Network, public comm::Receiver {
 
  private:
   struct PeerState {
-    std::atomic<bool> used{false};  ///< We have sent to it.
+    std::atomic<bool> used{false};    ///< We have sent to it.
+    std::atomic<bool> stalls{false};  ///< It takes nothing, so messages of MPI do not wait for room there.
     bool lost = false;
     bool lands = false;  ///< A large put or reply is under way, to memory that the program knows.
     LargeArrival large;
@@ -188,6 +189,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
 
   void poll_alone();  // under poll_mutex_
   void wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process);
+  void wait_while_it_takes(TaskControl& self, std::uint32_t process);
   void check_unread();
   [[nodiscard]] bool is_message_of(comm::Peer from, const comm::Label& label) const noexcept;
   void take_frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body);
@@ -212,6 +214,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   std::shared_ptr<Errands> owned_errands_;
   std::atomic<Errands*> errands_{nullptr};  // null: nobody has asked for them yet
   std::int64_t unread_seen_ = 0;
+  std::int64_t allowed_ = 0;  // that may wait beyond unread-limit, since nobody has received for some time
   Clock::time_point unread_since_{};
 
   std::atomic<bool> waiter_{false};

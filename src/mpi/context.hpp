@@ -63,7 +63,7 @@ struct ContextSet {
 };
 
 /// By these the persistent collective calls of a communicator are told apart. Its ranks make the calls in the same
-/// order, but free them when they like. So each number is given once; then the ranks agree on those that all have freed.
+/// order, but free them when they like. So each number is given once; then all agree on those that nobody has any more.
 class PersistentNumbers {
  public:
   static constexpr std::uint32_t count = 0x8000;

@@ -53,8 +53,15 @@ inline std::uintptr_t code_of(MPI_Datatype type) noexcept { return handle_value(
           element_bytes[code] * static_cast<std::size_t>(count)};
 }
 
+/// As can_be_lent().
+[[gnu::always_inline]] inline bool is_lent(const Subject& its) noexcept {
+  if (its.bytes < lend_when_full_from_bytes) [[likely]]
+    return false;
+  return its.bytes >= lend_from_bytes || its.self->cell->processor->domain().send_gate.closed();
+}
+
 [[gnu::always_inline]] inline bool send(const char* call, const Subject& its, int dest, int tag) {
-  if (its.self == nullptr || !its.is_peer(dest) || !is_tag(tag) || its.bytes >= lend_from_bytes) [[unlikely]]
+  if (its.self == nullptr || !its.is_peer(dest) || !is_tag(tag) || is_lent(its)) [[unlikely]]
     return false;
   api::inlined::send(*its.self, call, mailbox_of(*its.rank), index(its.comm->cell_of(dest)), its.comm->context(),
                      static_cast<std::uint32_t>(tag), {its.address, its.bytes});

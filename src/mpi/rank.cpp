@@ -30,6 +30,7 @@ Rank::Rank(const char* call)
     : world_rank_(index(api::cell_id(call))),
       world_size_(static_cast<std::uint32_t>(api::grid(call).count())),
       universe_(static_cast<int>(world_size_)) {
+  api::let_limits_yield(call);
   contexts.add(Comm::world_context);
   contexts.add(Comm::self_context);
   unset_ = new Errhandler(*this, Errhandler::Action::unset);

@@ -210,7 +210,10 @@ void send_elements(const char* call, const api::Mailbox& to, const api::Label& l
 void send_elements(const char* call, Comm& comm, int dest, int tag, const Elements& elements, Mode mode);
 /// Whether it is worth trying to send them without a copy.
 inline bool can_be_lent(const Elements& elements, Mode mode) noexcept {
-  return elements.bytes() >= static_cast<Count>(lend_from_bytes) && mode != Mode::buffered;
+  const auto bytes = static_cast<std::size_t>(elements.bytes());
+  if (bytes < lend_when_full_from_bytes) [[likely]]
+    return false;
+  return mode != Mode::buffered && (bytes >= lend_from_bytes || api::is_full());
 }
 /// Does so. `sent` is open until they have been received; `form` and the elements stay so long. False: nothing is sent;
 /// use send_elements().
