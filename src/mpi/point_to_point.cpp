@@ -298,7 +298,7 @@ class RequestArray {
       const Request* const request = request_at("array_of_requests", static_cast<std::size_t>(i), first_[i]);
       if (request == nullptr || !request->is_active) continue;
       ++active_;
-      has_open_ = has_open_ || request->is_open();
+      has_open_ = has_open_ || request->is_open() || request->is_in_vain();
     }
   }
 
@@ -315,9 +315,18 @@ class RequestArray {
     }
     return MPI_UNDEFINED;
   }
+  [[nodiscard]] bool is_in_vain(int i) const { return at(i) != nullptr && at(i)->is_in_vain(); }
+  /// After a wait for one of them: that one. If none is over, all that are left are in vain.
+  [[nodiscard]] int first_ended() const {
+    const int first = first_over();
+    for (int i = 0; first == MPI_UNDEFINED; ++i) {
+      if (is_in_vain(i)) return i;
+    }
+    return first;
+  }
   [[nodiscard]] bool has_open() const {
     for (int i = 0; i < count_; ++i) {
-      if (at(i) != nullptr && at(i)->is_open()) return true;
+      if (at(i) != nullptr && (at(i)->is_open() || is_in_vain(i))) return true;
     }
     return false;
   }
@@ -353,7 +362,7 @@ class RequestArray {
   void complete_all(MPI_Status* statuses) {
     for (int i = 0; i < count_; ++i) {
       MPI_Status* const status = statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
-      if (is_over(i)) {
+      if (is_over(i) || is_in_vain(i)) {
         complete(i, status);
       } else {
         set_empty_status(status);
@@ -362,10 +371,11 @@ class RequestArray {
     }
     throw_failure();
   }
-  int complete_some(int indices[], MPI_Status* statuses) {
+  /// Those that are over, or those in vain.
+  int complete_some(int indices[], MPI_Status* statuses, bool in_vain = false) {
     int done = 0;
     for (int i = 0; i < count_; ++i) {
-      if (!is_over(i)) continue;
+      if (in_vain ? !is_in_vain(i) : !is_over(i)) continue;
       complete(i, statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + done);
       indices[done++] = i;
     }
@@ -394,7 +404,7 @@ void test(const Call& call, MPI_Request* place, int* flag, MPI_Status* status) {
   Request* const request = request_at("request", 0, *place);
   *flag = 1;
   if (request == nullptr || !request->is_active) return set_empty_status(status);
-  if (request->is_open()) poll_for(call, place, 1);
+  if (!request->is_over()) poll_for(call, place, 1);
   *flag = request->is_over() ? 1 : 0;
   if (*flag != 0) complete_or_fail(call, place, *request, status);
 }
@@ -416,7 +426,7 @@ void waitany(const Call& call, int count, MPI_Request requests[], int* indx, MPI
   *indx = MPI_UNDEFINED;
   if (array.active() == 0) return set_empty_status(status);
   if (array.first_over() == MPI_UNDEFINED && !array.wait(false)) return;
-  *indx = array.first_over();
+  *indx = array.first_ended();
   complete_or_fail(call, requests + *indx, *array.at(*indx), status);
 }
 
@@ -436,7 +446,7 @@ void waitsome(const Call& call, int count, MPI_Request requests[], int* outcount
   *outcount = MPI_UNDEFINED;
   if (array.active() == 0) return;
   if (array.first_over() == MPI_UNDEFINED && !array.wait(false)) return;
-  *outcount = array.complete_some(indices, statuses);
+  *outcount = array.complete_some(indices, statuses, array.first_over() == MPI_UNDEFINED);
   array.throw_failure();
 }
 
@@ -451,8 +461,8 @@ void testsome(const Call& call, int count, MPI_Request requests[], int* outcount
 
 void request_get_status(const Call& call, MPI_Request handle, int* flag, MPI_Status* status) {
   const Request* const request = request_at("request", 0, handle);
-  if (request != nullptr && request->is_open()) poll_for(call, &handle, 1);
-  *flag = request != nullptr && request->is_open() ? 0 : 1;
+  if (request != nullptr && request->is_active && !request->is_over()) poll_for(call, &handle, 1);
+  *flag = request != nullptr && request->is_active && !request->is_over() ? 0 : 1;
   if (*flag != 0) tell_status(request, status);
 }
 
@@ -502,6 +512,10 @@ void cancel(const Call&, MPI_Request* place) {
   if (!request.is_active) fail(MPI_ERR_REQUEST, "request is not active; cancel between its start and its completion");
   if (request.stays()) fail_under_way(request, "cancelled");
   if (request.does == Request::Does::general) return request.general.cancel(request.is_over());
+  if (request.does == Request::Does::receive && request.is_in_vain()) {
+    request.posted.cancelled = true;
+    return;
+  }
   if (request.does == Request::Does::receive || request.posted.lease != nullptr) api::cancel(request.posted);
 }
 

@@ -132,6 +132,7 @@ class Over final : public Condition {
     for (std::size_t i = 0; i < count_; ++i) {
       Request* const request = known_request(requests_[i]);
       if (request == nullptr || !request->is_active) continue;
+      if (!all_ && request->is_in_vain()) continue;
       const bool is_open = request->awaited().open || request->is_pending;
       if (is_open == all_) return !all_;
       waits = waits || is_open;
@@ -170,19 +171,35 @@ class Over final : public Condition {
 
 }  // namespace
 
+namespace {
+
+/// What active ones wait for. Who waits for one of several does not wait for those that are in vain.
+template <bool all>
+Posted* awaited_by(const void* first, std::size_t i) {
+  Request* const request = known_request(static_cast<const MPI_Request*>(first)[i]);
+  if (request == nullptr || !request->is_active || (!all && request->is_in_vain())) return nullptr;
+  return &request->awaited();
+}
+
+}  // namespace
+
+// Steps may begin another wait, and one that was waited for may turn out to be in vain.
 bool wait_for(const Call& call, const MPI_Request* requests, std::size_t count, bool all) {
-  const RequestSet active{requests, count, [](const void* first, std::size_t i) -> Posted* {
-                            Request* const request = known_request(static_cast<const MPI_Request*>(first)[i]);
-                            return request != nullptr && request->is_active ? &request->awaited() : nullptr;
-                          }};
-  do {
+  const RequestSet active{requests, count, all ? awaited_by<true> : awaited_by<false>};
+  while (true) {
     const bool is_alone = call.rank().pending_calls.stays_empty();
     if (is_alone ? !api::wait(call.name(), active, all) : !wait_beside(call, requests, count, all)) return false;
-  } while (go_on(call.name(), requests, count) && !are_over(requests, count, all));
-  return true;
+    const bool has_steps = go_on(call.name(), requests, count);
+    if (are_over(requests, count, all) || (all ? !has_steps : are_over(requests, count, true))) return true;
+  }
 }
 
 namespace {
+
+bool is_request_in_vain(MPI_Request handle) {
+  const Request* const request = known_request(handle);
+  return request != nullptr && request->is_in_vain();
+}
 
 /// The same for calls that are pending.
 void poll_pending(const Call& call, const MPI_Request* requests, std::size_t count) {
@@ -202,7 +219,12 @@ void poll_pending(const Call& call, const MPI_Request* requests, std::size_t cou
 }  // namespace
 
 void poll_for(const Call& call, const MPI_Request* requests, std::size_t count) {
+  constexpr std::uint8_t misses_max = 4;
   if (!call.rank().pending_calls.is_empty()) poll_pending(call, requests, count);
+  if (std::any_of(requests, requests + count, is_request_in_vain) && ++call.rank().test_misses >= misses_max) {
+    call.rank().test_misses = 0;
+    this_task::yield();
+  }
   const RequestSet given{requests, count, [](const void* first, std::size_t i) -> Posted* {
                            Request* const request = known_request(static_cast<const MPI_Request*>(first)[i]);
                            return request != nullptr ? &request->awaited() : nullptr;

@@ -319,6 +319,58 @@ TEST(SynchronousSend, ToARankThatHasEndedFails) {
   });
 }
 
+// A receive may be open for a message that never comes, as long as nobody waits for it.
+TEST(OpenReceive, FromARankThatHasEndedIsOnlyAnErrorToWhoWaitsForIt) {
+  for (const std::vector<std::uint32_t>& processes : {std::vector<std::uint32_t>{}, {1, 1, 1}}) {
+    testing_support::run_on({"", {3, 1}, 1, processes, {}, nullptr}, [] {
+      MPI_Init(nullptr, nullptr);
+      MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+      if (world_rank() == 2) {
+        receive_word(1, 0);
+        send_word(1, data_tag);
+      }
+      if (world_rank() != 1) {
+        MPI_Finalize();
+        return;
+      }
+      std::array<MPI_Request, 3> requests{};
+      MPI_Irecv(nullptr, 0, MPI_INT, 0, data_tag, MPI_COMM_WORLD, &requests[0]);
+      MPI_Irecv(nullptr, 0, MPI_INT, 2, data_tag, MPI_COMM_WORLD, &requests[1]);
+      MPI_Irecv(nullptr, 0, MPI_INT, 0, data_tag, MPI_COMM_WORLD, &requests[2]);
+      EXPECT_EQ(MPI_Recv(nullptr, 0, MPI_INT, 0, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
+      expect_open(requests[0]);
+      int flag = -1;
+      EXPECT_EQ(MPI_Request_get_status(requests[0], &flag, MPI_STATUS_IGNORE), MPI_SUCCESS);
+      EXPECT_EQ(flag, 0);
+      int index = -1;
+      EXPECT_EQ(MPI_Testany(3, requests.data(), &index, &flag, MPI_STATUS_IGNORE), MPI_SUCCESS);
+      EXPECT_EQ(flag, 0);
+      send_word(2, 0);
+      EXPECT_EQ(MPI_Waitany(3, requests.data(), &index, MPI_STATUS_IGNORE), MPI_SUCCESS);
+      EXPECT_EQ(index, 1);
+      EXPECT_EQ(MPI_Testall(3, requests.data(), &flag, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+      EXPECT_EQ(flag, 0);
+      std::array<int, 3> indices{};
+      EXPECT_EQ(MPI_Testsome(3, requests.data(), &index, indices.data(), MPI_STATUSES_IGNORE), MPI_SUCCESS);
+      EXPECT_EQ(index, 0);
+      MPI_Status status{};
+      EXPECT_EQ(MPI_Cancel(&requests[0]), MPI_SUCCESS);
+      EXPECT_EQ(MPI_Wait(&requests[0], &status), MPI_SUCCESS);
+      MPI_Test_cancelled(&status, &flag);
+      EXPECT_EQ(flag, 1);
+      EXPECT_EQ(MPI_Waitany(3, requests.data(), &index, MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
+      EXPECT_EQ(index, 2);
+      MPI_Irecv(nullptr, 0, MPI_INT, 0, data_tag, MPI_COMM_WORLD, &requests[0]);
+      EXPECT_EQ(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
+      MPI_Irecv(nullptr, 0, MPI_INT, 0, data_tag, MPI_COMM_WORLD, &requests[0]);
+      EXPECT_EQ(MPI_Waitsome(1, requests.data(), &index, indices.data(), MPI_STATUSES_IGNORE), MPI_ERR_IN_STATUS);
+      MPI_Irecv(nullptr, 0, MPI_INT, 0, data_tag, MPI_COMM_WORLD, &requests[0]);
+      EXPECT_EQ(MPI_Waitall(1, requests.data(), MPI_STATUSES_IGNORE), MPI_ERR_IN_STATUS);
+      MPI_Finalize();
+    });
+  }
+}
+
 // Who waits for what, in MPI's words. That there is a report says that all of them sleep.
 TEST(MpiDeadlock, NamesCallRankCommunicatorAndTag) {
   const Report report = testing_support::run({{4, 1}, 2}, [] {
