@@ -32,7 +32,9 @@ Blocks::Blocks(const Call& call, const char* buffer_name, const void* buffer, co
   if (types == nullptr && size > 0) fail_null(types_name);
   if (buffer == MPI_IN_PLACE) fail_buffer(name_, buffer);
   check(counts_name, places_name, size);
-  for (int i = 0; i < size && call.pending() != nullptr; ++i) call.keep(datatype_of(call, types_name, types[i]));
+  for (int i = 0; i < size && call.pending() != nullptr; ++i) {
+    if (!has_no_type(static_cast<std::size_t>(i))) call.keep(datatype_of(call, types_name, types[i]));
+  }
 }
 
 bool Blocks::show(Meeting& meeting) const {
@@ -47,6 +49,7 @@ Elements Blocks::operator[](int rank) const {
   if (counts_.is_null()) return part_of(first_, first_.count * rank, first_.count);
   if (types_ == nullptr)
     return elements_at(name_, moved(first_.address, bytes_of(places_[i], first_.extent)), counts_[i], *type_->datatype);
+  if (has_no_type(i)) return bytes_at(first_.address, 0);
   return elements_at(name_, moved(first_.address, places_[i]), counts_[i],
                      *committed(types_name_, datatype_of(*call_, types_name_, types_[i])));
 }

@@ -49,6 +49,10 @@ class Blocks {
   Elements operator[](int rank) const;
 
  private:
+  /// Of a block without elements, programs may give no type.
+  [[nodiscard]] bool has_no_type(std::size_t i) const noexcept {
+    return counts_[i] == 0 && types_[i] == MPI_DATATYPE_NULL;
+  }
   static Count bytes_of(Count elements, Count extent) noexcept {
     return static_cast<Count>(static_cast<std::uintptr_t>(elements) * static_cast<std::uintptr_t>(extent));
   }

@@ -368,6 +368,8 @@ void check_member(const char* parameter, const Group& group) {
 void comm_create_from_group(const Call& call, Group& group, const char* stringtag, Info* hints, Errhandler& handler,
                             MPI_Comm* place) {
   check_stringtag(stringtag);
+  *place = MPI_COMM_NULL;
+  if (group.size() == 0) return;
   check_member("group", group);
   const Team team(call, group, grouping, tag_of(stringtag));
   Comm& made = make(call, handler, group, nullptr, team.agree_on_context());
@@ -379,21 +381,26 @@ void intercomm_create_from_groups(const Call& call, Group& group, int local_lead
                                   int remote_leader, const char* stringtag, Info*, Errhandler& handler,
                                   MPI_Comm* place) {
   check_stringtag(stringtag);
+  *place = MPI_COMM_NULL;
+  if (group.size() == 0) return;
   check_member("local_group", group);
   check_leader("local_leader", "local_group", local_leader, static_cast<int>(group.size()));
   const std::uint32_t tag = tag_of(stringtag);
   Team team(call, group, grouping, tag, local_leader);
   std::optional<Failure> failure;
+  bool has_others = true;  // which the leader knows
   if (team.is_leader()) {
     try {
       const Group& others = group_of(call, "remote_group", remote_group);
-      check_leader("remote_leader", "remote_group", remote_leader, static_cast<int>(others.size()));
-      team.meet(CellId{others.cell(static_cast<std::uint32_t>(remote_leader))}, grouping, tag);
+      has_others = others.size() != 0;
+      if (has_others) check_leader("remote_leader", "remote_group", remote_leader, static_cast<int>(others.size()));
+      if (has_others) team.meet(CellId{others.cell(static_cast<std::uint32_t>(remote_leader))}, grouping, tag);
     } catch (Failure& thrown) {
       failure = std::move(thrown);
     }
   }
   check_with_leader(team, failure);
+  if (!team.hear(has_others)) return;
   *place = join(call, team, handler, group);
 }
 

@@ -305,7 +305,8 @@ class PartitionedReceive final : public Partitioned {
 
 // ---------------------------------------------------------------- calls
 
-Elements whole_of(const void* buf, int partitions, MPI_Count count, const TypeHandle& type) {
+Elements whole_of(const Call& call, const void* buf, int partitions, MPI_Count count, const TypeHandle& type) {
+  check_count(call, "count", count);
   if (partitions < 1 || static_cast<std::uint32_t>(partitions) >= api::Label::tag_max)
     fail(MPI_ERR_ARG, fmt::format("partitions is {}; use 1..{}", partitions, api::Label::tag_max - 1));
   MPI_Count all = 0;
@@ -353,7 +354,7 @@ void psend_init(const Call& call, const void* buf, int partitions, MPI_Count cou
                 Comm& comm, Info*, MPI_Request* place) {
   check_dest(comm, dest);
   check_tag("tag", tag);
-  auto steps = std::make_unique<PartitionedSend>(comm, dest, partitions, whole_of(buf, partitions, count, type));
+  auto steps = std::make_unique<PartitionedSend>(comm, dest, partitions, whole_of(call, buf, partitions, count, type));
   PartitionedSend& send = *steps;
   Request& request = new_request(comm, type, std::move(steps));
   try {
@@ -370,7 +371,7 @@ void precv_init(const Call& call, void* buf, int partitions, MPI_Count count, Ty
   check_dest(comm, source);  // whose name it has in the standard; there are no wildcards
   check_tag("tag", tag);
   auto steps =
-      std::make_unique<PartitionedReceive>(comm, source, tag, partitions, whole_of(buf, partitions, count, type));
+      std::make_unique<PartitionedReceive>(comm, source, tag, partitions, whole_of(call, buf, partitions, count, type));
   PartitionedReceive& receive = *steps;
   Request& request = new_request(comm, type, std::move(steps));
   if (source != MPI_PROC_NULL) receive.await_pairing(call.name());
@@ -400,13 +401,15 @@ void pready_list(const Call& call, int length, const int list[], Request& reques
   for (int i = 0; i < length; ++i) send.make_ready(call.name(), list[i]);
 }
 
-void parrived(const Call& call, Request& request, int partition, int* flag) {
+void parrived(const Call& call, MPI_Request handle, int partition, int* flag) {
+  *flag = 1;
+  if (handle == MPI_REQUEST_NULL) return;
+  Request& request = request_of(call, "request", handle);
   auto& receive = static_cast<PartitionedReceive&>(steps_of(request, false));
   receive.check("partition", partition);
   const auto is_there = [&] { return request.is_over() || !request.is_active || receive.has(partition); };
   *flag = is_there() ? 1 : 0;
   if (*flag != 0) return;
-  const MPI_Request handle = handle_of<MPI_Request>(request);
   poll_for(call, &handle, 1);
   *flag = is_there() ? 1 : 0;
 }

@@ -285,5 +285,36 @@ TEST(MpiCollective, AMachineMayStopWhileDataAreTaken) {
   }
 }
 
+// ParallelIO and PnetCDF give them so.
+TEST(BlocksWithoutElements, NeedNoType) {
+  run_well({{3, 1}, 2}, [] {
+    MPI_Init(nullptr, nullptr);
+    int rank = -1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    std::array<int, 3> sent{};
+    std::array<int, 3> received{};
+    const std::array<int, 3> places{};
+    std::array<MPI_Datatype, 3> sent_types{MPI_DATATYPE_NULL, MPI_DATATYPE_NULL, MPI_DATATYPE_NULL};
+    std::array<MPI_Datatype, 3> received_types = sent_types;
+    const auto next = static_cast<std::size_t>((rank + 1) % 3);
+    const auto last = static_cast<std::size_t>((rank + 2) % 3);
+    sent[next] = received[last] = 1;
+    sent_types[next] = received_types[last] = MPI_INT;
+    int in = -1;
+    EXPECT_EQ(MPI_Alltoallw(&rank, sent.data(), places.data(), sent_types.data(), &in, received.data(), places.data(),
+                            received_types.data(), MPI_COMM_WORLD),
+              MPI_SUCCESS);
+    EXPECT_EQ(in, static_cast<int>(last));
+    in = -1;
+    MPI_Request request = MPI_REQUEST_NULL;
+    EXPECT_EQ(MPI_Ialltoallw(&rank, sent.data(), places.data(), sent_types.data(), &in, received.data(), places.data(),
+                             received_types.data(), MPI_COMM_WORLD, &request),
+              MPI_SUCCESS);
+    EXPECT_EQ(MPI_Wait(&request, MPI_STATUS_IGNORE), MPI_SUCCESS);
+    EXPECT_EQ(in, static_cast<int>(last));
+    MPI_Finalize();
+  });
+}
+
 }  // namespace
 }  // namespace aplib

@@ -220,5 +220,27 @@ TEST(Communicator, WrongUsesAreRefused) {
   });
 }
 
+TEST(EmptyGroups, MakeNoCommunicator) {
+  run_well({{2, 1}, 1}, [] {
+    MPI_Init(nullptr, nullptr);
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    const auto make = [](MPI_Group local, MPI_Group remote) {
+      MPI_Comm made = MPI_COMM_WORLD;
+      EXPECT_EQ(MPI_Intercomm_create_from_groups(local, 0, remote, 0, "x", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &made),
+                MPI_SUCCESS);
+      return made;
+    };
+    MPI_Comm made = MPI_COMM_WORLD;
+    EXPECT_EQ(MPI_Comm_create_from_group(MPI_GROUP_EMPTY, "x", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &made),
+              MPI_SUCCESS);
+    EXPECT_EQ(made, MPI_COMM_NULL);
+    EXPECT_EQ(make(all, MPI_GROUP_EMPTY), MPI_COMM_NULL);
+    EXPECT_EQ(make(MPI_GROUP_EMPTY, all), MPI_COMM_NULL);
+    MPI_Group_free(&all);
+    MPI_Finalize();
+  });
+}
+
 }  // namespace
 }  // namespace aplib

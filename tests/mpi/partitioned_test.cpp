@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -350,6 +351,16 @@ TEST_P(PartitionedMessages, ToNobodyAreOverAtOnce) {
     }
     for (MPI_Request& request : requests) MPI_Request_free(&request);
   });
+}
+
+// As the standard has it since 4.0, without a _c double.
+static_assert(std::is_same_v<decltype(&MPI_Psend_init), int (*)(const void*, int, MPI_Count, MPI_Datatype, int, int,
+                                                                MPI_Comm, MPI_Info, MPI_Request*)>);
+static_assert(std::is_same_v<decltype(&MPI_Precv_init),
+                             int (*)(void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Info, MPI_Request*)>);
+
+TEST_P(PartitionedMessages, OfNoRequestHaveArrived) {
+  run_ring([](int, int, int) { EXPECT_TRUE(has_arrived(MPI_REQUEST_NULL, 0)); });
 }
 
 TEST_P(PartitionedMessages, MayBeAbandoned) {

@@ -366,9 +366,14 @@ contains
   end subroutine
 
   subroutine sizes
-    integer :: bytes, newtype
+    integer :: bytes, newtype, request
+    integer(MPI_COUNT_KIND) :: elements = 3
     complex(8) :: numbers(3)
     real(8) :: seconds
+    call MPI_Psend_init(numbers, 1, elements, MPI_DOUBLE_COMPLEX, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &
+                        request, ierror)
+    call MPI_Request_free(request, ierror)
+    call check(ierror == MPI_SUCCESS, 'MPI_Psend_init')
     call MPI_Sizeof(numbers, bytes, ierror)
     call check(bytes == 16, 'MPI_Sizeof of an array')
     call MPI_Sizeof(errors, bytes, ierror)
