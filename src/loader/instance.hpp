@@ -106,6 +106,11 @@ class Instance {
   /// The image that `address` lies in, or null. Call from: flows of the instance, unwinder.
   [[nodiscard]] const LoadedImage* image_at(const void* address) const noexcept;
 
+  /// The context of the flow that runs the entry: the program's first thread.
+  [[nodiscard]] bool is_main(const TaskContext* context) const noexcept {
+    return context != nullptr && context == main_.load();
+  }
+
   /// TaskContext calls these when it comes and goes. `left` says whether it was the last one. Call from: any flow of
   /// the instance.
   void entered(TaskContext& context);

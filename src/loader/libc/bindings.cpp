@@ -21,7 +21,7 @@ std::vector<Binding> join_tables() {
            libc::record_locks_bindings(),   libc::heap_bindings(),         libc::exit_bindings(),
            libc::signals_bindings(),        libc::signal_masks_bindings(), libc::threads_bindings(),
            libc::keys_bindings(),           libc::sleep_bindings(),        libc::dl_bindings(),
-           libc::start_bindings(),
+           libc::start_bindings(),          libc::identity_bindings(),
        }) {
     all.insert(all.end(), table.begin(), table.end());
   }

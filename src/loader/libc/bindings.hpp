@@ -82,5 +82,6 @@ std::span<const Binding> keys_bindings();
 std::span<const Binding> sleep_bindings();
 std::span<const Binding> dl_bindings();
 std::span<const Binding> start_bindings();
+std::span<const Binding> identity_bindings();
 
 }  // namespace aplib::loader::libc

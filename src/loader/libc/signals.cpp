@@ -33,6 +33,7 @@
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
+#include "loader/libc/identity.hpp"
 
 namespace aplib::loader::libc {
 
@@ -133,7 +134,7 @@ void act(Instance& instance, int signal, int code, sigval value) {
   siginfo_t info{};
   info.si_signo = signal;
   info.si_code = code;
-  info.si_pid = getpid();
+  if ((action.sa_flags & SA_SIGINFO) != 0) info.si_pid = pid_of(instance);
   info.si_uid = getuid();
   info.si_value = value;
   ucontext_t context;
@@ -224,6 +225,44 @@ int send_signal(Instance& instance, int signal, int code, sigval value) {
     }
   }
   act(instance, signal, code, value);
+  return 0;
+}
+
+int signal_process(Instance& instance, pid_t process, int signal, int code, sigval value) {
+  if (process == pid_of(instance)) return send_signal(instance, signal, code, value);
+  if (signal < 0 || signal >= NSIG) return failed(EINVAL);
+  struct Sent {
+    int signal;
+    bool is_fatal = false;
+  } sent{signal};
+  const bool is_cell = with_instance(
+      process,
+      [](Instance& other, void* state) {
+        auto& [number, is_fatal] = *static_cast<Sent*>(state);
+        if (number == 0) return;
+        const std::lock_guard lock(tables_mutex);
+        SignalTable* table = other.libc().signals.part;
+        const Action* action = table != nullptr ? table->find(number) : nullptr;
+        const bool is_caught = action != nullptr && has_handler(*action);
+        const bool is_blocked = table != nullptr && std::ranges::any_of(table->blocked, [number](const auto& flow) {
+                                  return sigismember(&flow.second, number) == 1;
+                                });
+        if (is_caught || is_blocked) {
+          sigaddset(&table->pending, number);
+        } else {
+          is_fatal = (action == nullptr || action->sa_handler == SIG_DFL) && number != SIGCHLD && number != SIGURG &&
+                     number != SIGWINCH && number != SIGCONT;
+        }
+      },
+      &sent);
+  if (!is_cell) return code == SI_QUEUE ? ::sigqueue(process, signal, value) : ::kill(process, signal);
+  if (sent.is_fatal) {
+    fail_instance(
+        instance, 128 + signal,
+        fmt::format("the program sent {} to process {}, which is another cell and has no handler for it; that "
+                    "ends the machine",
+                    name_of(signal), process));
+  }
   return 0;
 }
 
@@ -323,14 +362,13 @@ int bound_raise(int signal) {
 
 int bound_kill(pid_t process, int signal) {
   Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr || process != getpid()) return ::kill(process, signal);
-  return send_signal(*instance, signal, SI_USER);
+  return instance != nullptr ? signal_process(*instance, process, signal, SI_USER) : ::kill(process, signal);
 }
 
 int bound_sigqueue(pid_t process, int signal, sigval value) {
   Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr || process != getpid()) return ::sigqueue(process, signal, value);
-  return send_signal(*instance, signal, SI_QUEUE, value);
+  return instance != nullptr ? signal_process(*instance, process, signal, SI_QUEUE, value)
+                             : ::sigqueue(process, signal, value);
 }
 
 int bound_pthread_kill(pthread_t thread, int signal) {
@@ -462,7 +500,10 @@ int wait_for_one_of(Instance& instance, const char* function, const sigset_t& se
 
 int wait_for_handler(Instance& instance, const char* function) {
   const unsigned long before = delivered_signals(instance);
-  wait_until(instance, function, std::nullopt, [&] { return delivered_signals(instance) != before; });
+  wait_until(instance, function, std::nullopt, [&] {
+    deliver_pending(instance);  // another cell may have sent it
+    return delivered_signals(instance) != before;
+  });
   return failed(EINTR);
 }
 
@@ -490,7 +531,10 @@ int bound_sigsuspend(Instance& instance, const sigset_t* mask) {
   sigset_t own;
   const unsigned long before = delivered_signals(instance);
   change_signal_mask(instance, SIG_SETMASK, mask, &own);  // may deliver what has waited
-  wait_until(instance, "sigsuspend", std::nullopt, [&] { return delivered_signals(instance) != before; });
+  wait_until(instance, "sigsuspend", std::nullopt, [&] {
+    deliver_pending(instance);
+    return delivered_signals(instance) != before;
+  });
   change_signal_mask(instance, SIG_SETMASK, &own, nullptr);
   return failed(EINTR);
 }

@@ -33,6 +33,9 @@ int change_action(Instance& instance, int signal, const struct sigaction* action
 /// The program sends `signal` to itself: calls the handler, or does what the kernel does without one. `code`:
 /// SI_USER and so on.
 int send_signal(Instance& instance, int signal, int code, sigval value = {});
+/// kill() and sigqueue(): to itself as send_signal(). Another cell of this process gets it when it next waits for a
+/// signal or changes its mask; one without a handler ends the machine. To others: the system's.
+int signal_process(Instance& instance, pid_t process, int signal, int code, sigval value = {});
 /// As pthread_sigmask: returns the error. Signals that waited and are free now are delivered.
 int change_signal_mask(Instance& instance, int how, const sigset_t* set, sigset_t* old);
 sigset_t pending_signals(Instance& instance) noexcept;

@@ -88,6 +88,7 @@ struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
 struct RecordLocks;     // files.cpp
 struct Keys;            // keys.cpp: of thread-specific data
 struct PoolThreads;     // threads.cpp: those that libraries keep
+struct Identity;        // identity.cpp: the pid
 struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror's text
 
 struct LibcState {
@@ -139,6 +140,7 @@ struct LibcState {
   Lazy<Keys> keys;
   Lazy<PoolThreads> pool;
   Lazy<DlState> dl;
+  Lazy<Identity> identity;
 };
 
 // What must be made in an instance before any code of it runs, constructors included. Instance::make() calls

@@ -327,5 +327,58 @@ TEST_F(LibcProcess, TheProgramsNamesComeFromItsArguments) {
   EXPECT_EQ(side.said, "./bin/program program program ./bin/program");
 }
 
+// Scratch files are named by it, and seeds are made of it.
+TEST_F(LibcProcess, EachProgramHasAPidOfItsOwn) {
+  const std::string source = R"C(
+    #include <signal.h>
+    #include <sys/stat.h>
+    #include <sys/syscall.h>
+    static int caught;
+    static void note(int signal, siginfo_t* info, void* context) { caught += info->si_pid == getpid(); }
+    void step(int n) {
+      struct sigaction action = {.sa_sigaction = note, .sa_flags = SA_SIGINFO};
+      char name[64];
+      switch (n) {
+        case 0: snprintf(name, sizeof name, "/proc/%d", getpid()); say("%d ", access(name, F_OK)); break;
+        case 1: say("%d %d %d ", gettid() == getpid(), syscall(SYS_getpid) == getpid(), syscall(SYS_gettid) == getpid()); break;
+        case 2: say("%d ", getppid() == syscall(SYS_getppid) && getppid() != getpid()); break;
+        case 3: sigaction(SIGUSR1, &action, NULL); kill(getpid(), SIGUSR1); sigqueue(getpid(), SIGUSR1, (union sigval){0});
+                tgkill(getpid(), gettid(), SIGUSR1); syscall(SYS_tgkill, getpid(), gettid(), SIGUSR1); say("%d ", caught); break;
+        case 4: say("%d %d ", kill(getpid(), 0), setpgid(0, 0)); say("%d %d ", getpgrp() == getpid(), getpgid(0) == getpid()); break;
+        case 5: ended(setsid(), EPERM); break;
+      }
+    })C";
+  EXPECT_EQ(by_turns(source, 6, {Side{}, Side{}})[1].said, "0 1 1 1 1 4 0 0 1 1 -1 1 ");
+  const std::vector<Side> sides = by_turns("void step(int n) { say(\"%d\", getpid()); }", 1, {Side{}, Side{}});
+  EXPECT_NE(sides[0].said, sides[1].said);
+  EXPECT_NE(sides[0].said, fmt::format("{}", ::getpid()));
+}
+
+// One writes its pid into a file, as servers do, and the other sends a signal there.
+TEST_F(LibcProcess, ASignalToTheOtherProgramIsCaughtThere) {
+  const std::string source = R"C(
+    #include <signal.h>
+    static int caught;
+    static void note(int signal) { ++caught; }
+    void step(int n) {
+      FILE* file;
+      int pid = 0;
+      if (getenv("SENDS") == NULL) {
+        sigset_t none;
+        sigemptyset(&none);
+        if (n == 0) { signal(SIGUSR1, note); file = fopen(getenv("FILE"), "w"); fprintf(file, "%d", getpid()); fclose(file); }
+        if (n == 2) sigprocmask(SIG_SETMASK, &none, NULL);
+        if (n >= 1) say("%d ", caught);
+      } else if (n == 1) {
+        file = fopen(getenv("FILE"), "r"); fscanf(file, "%d", &pid); fclose(file);
+        say("%d %d ", kill(pid, 0), kill(pid, SIGUSR1));
+      }
+    })C";
+  const std::string file = "FILE=" + shop.folder() + "/pid";
+  const std::vector<Side> sides = by_turns(source, 3, {Side{{file}}, Side{{file, "SENDS=1"}}});
+  EXPECT_EQ(sides[0].said, "0 1 ");
+  EXPECT_EQ(sides[1].said, "0 0 ");
+}
+
 }  // namespace
 }  // namespace aplib::loader::test
