@@ -14,6 +14,7 @@
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -57,13 +58,101 @@ constexpr ProgramContextOps operations{inherit, run, release, abandon, discard, 
 TaskContext::TaskContext(Instance& owner) : instance(&owner) {
   ops = &operations;
   const libc::LibcState& state = owner.libc();
-  swaps = state.thread_locale != nullptr || state.thread_directory || state.thread_mask >= 0;
+  swaps = state.thread_locale != nullptr || state.thread_directory || state.thread_mask >= 0 || state.measures_cpu;
   start_static_tls(*this);
   owner.entered(*this);
 }
 
 TaskContext::~TaskContext() {
   for (char* block : tls_blocks) std::free(block);
+  if (instance->libc().measures_cpu) instance->libc().cpu_of_ended += cpu.used();
+}
+
+// ---------------------------------------------------------------- CPU time
+// The kernel's clock of a thread costs more than a switch. So what a flow used between two switches is the time that
+// passed, unless that was long: then the thread may have waited for a core, and its own clock decides.
+
+namespace {
+
+constexpr std::int64_t long_time = 100'000;  // ns
+
+std::int64_t read(clockid_t clock) noexcept {
+  timespec time{};
+  return clock_gettime(clock, &time) == 0 ? time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec : 0;
+}
+
+std::int64_t steady_now() noexcept { return read(CLOCK_MONOTONIC); }
+
+/// The kernel's number for the CPU clock of a thread.
+clockid_t cpu_clock_of(pid_t thread) noexcept {
+  constexpr int of_thread_scheduled = 6;
+  return static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3U) | of_thread_scheduled);
+}
+
+/// Of the calling thread: what its clock said last, and what flows have used since.
+constinit thread_local std::int64_t thread_used = 0;
+constinit thread_local pid_t thread_number = 0;
+
+}  // namespace
+
+// relaxed: `changes_` orders the rest
+void CpuMeter::start(std::int64_t now) noexcept {
+  if (thread_number == 0) {
+    thread_number = ::gettid();
+    thread_used = read(CLOCK_THREAD_CPUTIME_ID);
+  }
+  changes_.fetch_add(1, std::memory_order_acq_rel);
+  since_.store(now, std::memory_order_relaxed);
+  thread_used_.store(thread_used, std::memory_order_relaxed);
+  thread_.store(thread_number, std::memory_order_relaxed);
+  changes_.fetch_add(1, std::memory_order_release);
+}
+
+void CpuMeter::stop(std::int64_t now) noexcept {
+  if (!runs()) return;
+  std::int64_t used = now - since_.load(std::memory_order_relaxed);
+  if (used > long_time) {
+    const std::int64_t of_thread = read(CLOCK_THREAD_CPUTIME_ID);
+    used = std::clamp<std::int64_t>(of_thread - thread_used_.load(std::memory_order_relaxed), 0, used);
+    thread_used = of_thread;
+  } else {
+    thread_used += used;
+  }
+  changes_.fetch_add(1, std::memory_order_acq_rel);
+  used_.store(used_.load(std::memory_order_relaxed) + used, std::memory_order_relaxed);
+  thread_.store(0, std::memory_order_relaxed);
+  changes_.fetch_add(1, std::memory_order_release);
+}
+
+std::int64_t CpuMeter::used() const noexcept {
+  for (;;) {
+    const std::uint32_t before = changes_.load(std::memory_order_acquire);
+    std::int64_t used = used_.load(std::memory_order_relaxed);
+    if (const pid_t thread = thread_.load(std::memory_order_relaxed); thread != 0) {
+      const std::int64_t passed = steady_now() - since_.load(std::memory_order_relaxed);
+      const std::int64_t of_thread = read(cpu_clock_of(thread)) - thread_used_.load(std::memory_order_relaxed);
+      used += std::clamp<std::int64_t>(of_thread, 0, std::max<std::int64_t>(passed, 0));
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (before % 2 == 0 && before == changes_.load(std::memory_order_relaxed)) return used;
+  }
+}
+
+void measure_cpu(Instance& instance) noexcept {
+  libc::LibcState& state = instance.libc();
+  if (!state.measures_cpu.exchange(true)) {
+    // What was used before nobody has measured: an equal part of what the process has used, of the time at most.
+    const std::int64_t part = read(CLOCK_PROCESS_CPUTIME_ID) / std::max(libc::LibcState::alive.load(), 1);
+    state.cpu_of_ended += std::min(part, steady_now() - state.made_at);
+    instance.for_each_context([](TaskContext& context) { context.swaps = true; });
+  }
+  if (TaskContext* context = here(); context != nullptr && !context->cpu.runs()) context->cpu.start(steady_now());
+}
+
+std::int64_t cpu_used(Instance& instance) noexcept {
+  std::int64_t all = instance.libc().cpu_of_ended;
+  instance.for_each_context([&all](TaskContext& context) { all += context.cpu.used(); });
+  return all;
 }
 
 // ---------------------------------------------------------------- what belongs to the thread
@@ -150,6 +239,12 @@ void swap_thread_state(ProgramContext* from, ProgramContext* to) noexcept {
   if (coming != nullptr && coming->executable_tls != nullptr) {
     std::memcpy(thread_pointer() - coming->executable_tls_bytes, coming->executable_tls.get(),
                 coming->executable_tls_bytes);
+  }
+  const bool measures = leaving != nullptr && leaving->instance->libc().measures_cpu;
+  if (measures || (coming != nullptr && coming->instance->libc().measures_cpu)) {
+    const std::int64_t now = steady_now();
+    if (measures) leaving->cpu.stop(now);
+    if (coming != nullptr && coming->instance->libc().measures_cpu) coming->cpu.start(now);
   }
   const libc::LibcState* before = leaving != nullptr ? &leaving->instance->libc() : nullptr;
   const libc::LibcState* after = coming != nullptr ? &coming->instance->libc() : nullptr;

@@ -20,6 +20,9 @@
 // jumps to the frame below the program.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <csetjmp>
 #include <cstddef>
 #include <cstdint>
@@ -35,6 +38,25 @@ namespace aplib::loader {
 class Instance;
 struct LoadedImage;
 struct TlsTemplate;
+
+/// CPU time that a flow has used. The switch tells when it comes and goes; any thread may read meanwhile.
+class CpuMeter {
+ public:
+  /// The flow goes on, on the calling thread. `now`: of steady_clock, in ns.
+  void start(std::int64_t now) noexcept;
+  /// It leaves that thread. Nothing where it was not started.
+  void stop(std::int64_t now) noexcept;
+  [[nodiscard]] bool runs() const noexcept { return thread_.load(std::memory_order_relaxed) != 0; }
+  /// In ns.
+  [[nodiscard]] std::int64_t used() const noexcept;
+
+ private:
+  std::atomic<std::uint32_t> changes_{0};     // odd: being changed
+  std::atomic<std::int64_t> used_{0};         // up to the last stop
+  std::atomic<std::int64_t> since_{0};        // the start
+  std::atomic<std::int64_t> thread_used_{0};  // by the thread until then
+  std::atomic<pid_t> thread_{0};              // that it runs on
+};
 
 struct TaskContext : ProgramContext {
   explicit TaskContext(Instance& owner);
@@ -66,6 +88,7 @@ struct TaskContext : ProgramContext {
   std::size_t executable_tls_bytes = 0;
   void* exit_frame = nullptr;  ///< Where exit() of this task lands; null: it was spawned by the program.
   ClockReads clock_reads;      ///< Of libc's clocks.
+  CpuMeter cpu;                ///< Only if the program asks for its CPU time (LibcState::measures_cpu).
 };
 
 /// The running flow's context, or null outside programs.
@@ -82,6 +105,11 @@ Instance* calling(const void* caller) noexcept;
 /// has every context of the instance swap from now on. Returns 0, or errno when the thread cannot have a working
 /// directory of its own (unshare(CLONE_FS) forbidden). Call from: a flow of the instance.
 int thread_state_changed(Instance& instance) noexcept;
+
+/// The program has asked for its CPU time: it is measured from now on. Call from: a flow of the instance.
+void measure_cpu(Instance& instance) noexcept;
+/// CPU time of the program in ns, with that of flows that have ended. Call from: a flow of the instance.
+std::int64_t cpu_used(Instance& instance) noexcept;
 
 /// ProgramContextOps::swap.
 void swap_thread_state(ProgramContext* from, ProgramContext* to) noexcept;

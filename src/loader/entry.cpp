@@ -19,7 +19,7 @@
 #include "calls/idl.hpp"
 #include "calls/typed_call.hpp"
 #include "loader/instance.hpp"
-#include "loader/libc/start.hpp"
+#include "loader/libc/end.hpp"
 
 namespace aplib::loader {
 

@@ -22,7 +22,6 @@ LONG_FUNCTIONS = {}
 SMALL_PAIRS = {
     "src/arch/x86_64/elf.hpp": "src/arch/elf.hpp chooses it among the machines'",
     "src/kernel/errand.hpp": "front ends see the kernel's API alone (layers.py)",
-    "src/loader/libc/start.hpp": "its table of bindings stands beside those of the other files there",
 }
 
 

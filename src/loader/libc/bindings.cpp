@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <vector>
 
 #include "loader/libc/bindings.hpp"
+#include "loader/libc/state.hpp"
 #include "loader/libc/streams.hpp"
 
 namespace aplib::loader::libc {
@@ -13,15 +17,21 @@ namespace {
 std::vector<Binding> join_tables() {
   std::vector<Binding> all;
   for (const std::span<const Binding> table : {
-           libc::getopt_bindings(),         libc::random_bindings(),       libc::environ_bindings(),
-           libc::static_buffers_bindings(), libc::databases_bindings(),    libc::conversions_bindings(),
-           libc::gamma_bindings(),          libc::locale_bindings(),       libc::time_zone_bindings(),
-           libc::files_bindings(),          libc::process_bindings(),      libc::children_bindings(),
-           libc::stdio_bindings(),          libc::iostream_bindings(),     libc::errors_bindings(),
-           libc::record_locks_bindings(),   libc::heap_bindings(),         libc::exit_bindings(),
-           libc::signals_bindings(),        libc::signal_masks_bindings(), libc::threads_bindings(),
-           libc::keys_bindings(),           libc::sleep_bindings(),        libc::dl_bindings(),
-           libc::start_bindings(),          libc::identity_bindings(),
+           libc::getopt_bindings(),    libc::random_bindings(),
+           libc::environ_bindings(),   libc::static_buffers_bindings(),
+           libc::databases_bindings(), libc::conversions_bindings(),
+           libc::gamma_bindings(),     libc::locale_bindings(),
+           libc::time_zone_bindings(), libc::files_bindings(),
+           libc::process_bindings(),   libc::children_bindings(),
+           libc::stdio_bindings(),     libc::iostream_bindings(),
+           libc::errors_bindings(),    libc::record_locks_bindings(),
+           libc::heap_bindings(),      libc::exit_bindings(),
+           libc::signals_bindings(),   libc::signal_masks_bindings(),
+           libc::threads_bindings(),   libc::keys_bindings(),
+           libc::sleep_bindings(),     libc::cpu_time_bindings(),
+           libc::opened_bindings(),    libc::names_bindings(),
+           libc::limits_bindings(),    libc::dl_bindings(),
+           libc::start_bindings(),     libc::identity_bindings(),
        }) {
     all.insert(all.end(), table.begin(), table.end());
   }
@@ -42,11 +52,20 @@ const Binding* find_binding(std::string_view name) {
   return found != all.end() && found->name == name ? &*found : nullptr;
 }
 
+LibcState::LibcState() noexcept
+    : made_at(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count()), number([] {
+        static std::atomic<std::uint32_t> last{0};
+        return ++last;
+      }()) {
+  ++alive;
+}
+
 void start_libc(Instance& instance) {
   libc::start_environment(instance);
   libc::start_program_name(instance);
   libc::start_locale(instance);
   libc::start_time_zone(instance);
+  libc::start_cpu_time(instance);
   libc::start_stdio(instance);
 }
 

@@ -6,7 +6,7 @@
 // Descriptors 0, 1 and 2, used without stdio. They belong to the process and so to all cells. What an instance writes
 // to 1 and 2 goes to its host, which keeps lines whole. What it does to them by dup2 and close it does to its own
 // outlets. Calls that are not here (fcntl, ioctl, poll) see the process's descriptors. An instance cannot close the
-// runtime's descriptors (base/os/descriptor.hpp).
+// runtime's descriptors (base/os/descriptor.hpp), nor another instance's.
 //
 // Record locks (fcntl, lockf) and flock. The kernel's record locks belong to the process, so cells would never exclude
 // each other, and a database that two of them open would be spoiled without a word. Here they belong to the instance:
@@ -16,18 +16,27 @@
 //
 // Not kept: EDEADLK (a circle of waiting programs waits). F_GETLK tells the process's own number for a lock of another
 // cell.
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fts.h>
 #include <ftw.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdarg>
@@ -45,12 +54,15 @@
 #include "loader/context.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
+#include "loader/libc/identity.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/libc/streams.hpp"
 
 extern "C" {
 int __vasprintf_chk(char**, int, const char*, va_list);
 ssize_t __read_chk(int, void*, std::size_t, std::size_t);
+int __open64_2(const char*, int);
+int __openat64_2(int, const char*, int);
 }
 
 namespace aplib::loader::libc {
@@ -171,6 +183,237 @@ std::span<const Binding> files_bindings() {
   return table;
 }
 
+// ---------------------------------------------------------------- whose a descriptor is
+// The process has one table of descriptors. What an instance opens is noted as its own, with the file that lies there,
+// because libraries that all instances share close without our knowledge. A number that is known to be another
+// instance's cannot be closed. Nobody's are those that shared libraries open: they may.
+
+namespace {
+
+constexpr std::size_t numbers_max = 65'536;  // higher ones are nobody's
+constexpr std::uint32_t inherited = ~0U;     // from whoever started the process
+
+/// By number: LibcState::number of who has it open, 0: nobody, and the file there.
+std::array<std::atomic<std::uint32_t>, numbers_max> owners;
+std::array<std::atomic<std::uint64_t>, numbers_max> files;
+std::atomic<int> highest{STDERR_FILENO};
+
+bool has_place(int descriptor) noexcept {
+  return descriptor > STDERR_FILENO && static_cast<std::size_t>(descriptor) < numbers_max;
+}
+
+/// Of the file that is open at this number; 0: none is. Keeps errno.
+std::uint64_t file_at(int descriptor) noexcept {
+  const int kept = errno;
+  struct stat64 status {};
+  const bool found = ::fstat64(descriptor, &status) == 0;
+  errno = kept;
+  return found ? (status.st_ino ^ (status.st_dev << 40U)) | (std::uint64_t{1} << 63U) : 0;
+}
+
+/// 0: nobody's.
+std::uint32_t owner_of(int descriptor) noexcept {
+  if (!has_place(descriptor)) return 0;
+  const auto place = static_cast<std::size_t>(descriptor);
+  const std::uint32_t owner = owners[place].load(std::memory_order_relaxed);
+  return owner != 0 && files[place].load(std::memory_order_relaxed) == file_at(descriptor) ? owner : 0;
+}
+
+void note(int descriptor, std::uint32_t owner) noexcept {
+  if (!has_place(descriptor)) return;
+  const auto place = static_cast<std::size_t>(descriptor);
+  files[place].store(file_at(descriptor), std::memory_order_relaxed);
+  owners[place].store(owner, std::memory_order_relaxed);
+  int known = highest.load(std::memory_order_relaxed);
+  while (known < descriptor && !highest.compare_exchange_weak(known, descriptor)) {
+  }
+}
+
+bool is_own(Instance& instance, int descriptor) noexcept { return owner_of(descriptor) == instance.libc().number; }
+
+bool is_of_another(Instance& instance, int descriptor) noexcept {
+  const std::uint32_t owner = owner_of(descriptor);
+  return owner != 0 && owner != inherited && owner != instance.libc().number;
+}
+
+bool is_inherited(int descriptor) noexcept { return owner_of(descriptor) == inherited; }
+
+/// How many the instance has; also counts anew what shared libraries may have closed.
+int count_own(Instance& instance) noexcept {
+  int count = 0;
+  for (int descriptor = STDERR_FILENO + 1; descriptor <= highest.load(); ++descriptor)
+    count += static_cast<int>(is_own(instance, descriptor));
+  return instance.libc().descriptors = count;
+}
+
+/// `descriptor`, which a call of `instance` (null: none) has just opened, or -1; fails where the program's own limit
+/// forbids it.
+int opened(Instance* instance, int descriptor) noexcept {
+  if (instance == nullptr || descriptor < 0) return descriptor;
+  note_opened(*instance, descriptor);
+  const LibcState& state = instance->libc();
+  constexpr int standard = 3;
+  const int most = state.descriptors_max - standard;
+  if (state.descriptors_max == 0 || state.descriptors <= most || count_own(*instance) <= most) return descriptor;
+  note_closed(*instance, descriptor);
+  ::close(descriptor);
+  return fail(EMFILE);
+}
+
+}  // namespace
+
+void note_inherited_descriptors() {
+  for (const int descriptor : os::open_descriptors()) {
+    if (!os::is_guarded(descriptor)) note(descriptor, inherited);
+  }
+}
+
+void note_opened(Instance& instance, int descriptor) noexcept {
+  if (!has_place(descriptor)) return;
+  if (!is_own(instance, descriptor)) ++instance.libc().descriptors;
+  note(descriptor, instance.libc().number);
+}
+
+void note_closed(Instance& instance, int descriptor) noexcept {
+  if (!has_place(descriptor)) return;
+  if (owners[static_cast<std::size_t>(descriptor)].exchange(0) == instance.libc().number) --instance.libc().descriptors;
+}
+
+void close_descriptors(Instance& instance) noexcept {
+  if (instance.libc().descriptors <= 0) return;
+  for (int descriptor = STDERR_FILENO + 1; descriptor <= highest.load(); ++descriptor) {
+    if (!is_own(instance, descriptor)) continue;
+    note_closed(instance, descriptor);
+    ::close(descriptor);
+  }
+}
+
+namespace {
+
+/// A call that returns a new descriptor.
+template <auto native, class Type = decltype(plain(native))>
+struct Opens;
+template <auto native, class... Args>
+struct Opens<native, Function<int, Args...>> {
+  static int call(Args... arguments) {
+    Instance* const instance = calling(__builtin_return_address(0));
+    return opened(instance, native(arguments...));
+  }
+};
+template <auto native>
+Binding opens(std::string_view name) noexcept {
+  return Binding::of(name, &Opens<native>::call);
+}
+
+/// What the program means by a path to its own file.
+const char* seen_path(Instance* instance, const char* path) {
+  return instance != nullptr && names_own_file(*instance, path) ? instance->program().path().c_str() : path;
+}
+
+mode_t mode_of(va_list arguments) { return va_arg(arguments, mode_t); }  // libc reads it where it is needed
+
+int own_open(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = mode_of(arguments);
+  va_end(arguments);
+  Instance* const instance = calling(__builtin_return_address(0));
+  return opened(instance, ::open64(seen_path(instance, path), flags, mode));
+}
+
+int own_openat(int folder, const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = mode_of(arguments);
+  va_end(arguments);
+  Instance* const instance = calling(__builtin_return_address(0));
+  return opened(instance, ::openat64(folder, seen_path(instance, path), flags, mode));
+}
+
+int own_checked_open(const char* path, int flags) {
+  Instance* const instance = calling(__builtin_return_address(0));
+  return opened(instance, __open64_2(seen_path(instance, path), flags));
+}
+
+int own_checked_openat(int folder, const char* path, int flags) {
+  Instance* const instance = calling(__builtin_return_address(0));
+  return opened(instance, __openat64_2(folder, seen_path(instance, path), flags));
+}
+
+int note_pair(Instance& instance, int result, const int* pair) {
+  if (result != 0) return result;
+  if (opened(&instance, pair[0]) < 0) {
+    ::close(pair[1]);
+    return -1;
+  }
+  if (opened(&instance, pair[1]) >= 0) return 0;
+  note_closed(instance, pair[0]);
+  ::close(pair[0]);
+  return fail(EMFILE);
+}
+
+int own_pipe(Instance& instance, int* pair) { return note_pair(instance, ::pipe(pair), pair); }
+int own_pipe2(Instance& instance, int* pair, int flags) { return note_pair(instance, ::pipe2(pair, flags), pair); }
+int own_socketpair(Instance& instance, int domain, int type, int protocol, int* pair) {
+  return note_pair(instance, ::socketpair(domain, type, protocol, pair), pair);
+}
+
+DIR* own_opendir(Instance& instance, const char* path) {
+  DIR* const folder = ::opendir(path);
+  return folder == nullptr || opened(&instance, ::dirfd(folder)) >= 0 ? folder : nullptr;
+}
+
+int own_closedir(Instance& instance, DIR* folder) {
+  note_closed(instance, ::dirfd(folder));
+  return ::closedir(folder);
+}
+
+}  // namespace
+
+std::span<const Binding> opened_bindings() {
+  // The 64 forms are the same on x86-64.
+  static const std::array table{
+      Binding::of("open", &own_open),
+      Binding::of("open64", &own_open),
+      Binding::of("__open", &own_open),
+      Binding::of("__open64", &own_open),
+      Binding::of("openat", &own_openat),
+      Binding::of("openat64", &own_openat),
+      Binding::of("__open_2", &own_checked_open),
+      Binding::of("__open64_2", &own_checked_open),
+      Binding::of("__openat_2", &own_checked_openat),
+      Binding::of("__openat64_2", &own_checked_openat),
+      opens<::creat64>("creat"),
+      opens<::creat64>("creat64"),
+      opens<::mkstemp64>("mkstemp"),
+      opens<::mkstemp64>("mkstemp64"),
+      opens<::mkostemp64>("mkostemp"),
+      opens<::mkostemp64>("mkostemp64"),
+      opens<::mkstemps64>("mkstemps"),
+      opens<::mkstemps64>("mkstemps64"),
+      opens<::mkostemps64>("mkostemps"),
+      opens<::mkostemps64>("mkostemps64"),
+      opens<::shm_open>("shm_open"),
+      opens<::memfd_create>("memfd_create"),
+      opens<::socket>("socket"),
+      opens<::epoll_create>("epoll_create"),
+      opens<::epoll_create1>("epoll_create1"),
+      opens<::eventfd>("eventfd"),
+      opens<::timerfd_create>("timerfd_create"),
+      opens<::signalfd>("signalfd"),
+      opens<::inotify_init>("inotify_init"),
+      opens<::inotify_init1>("inotify_init1"),
+      opens<::posix_openpt>("posix_openpt"),
+      bound<::pipe, own_pipe>("pipe"),
+      bound<::pipe, own_pipe>("__pipe"),
+      bound<::pipe2, own_pipe2>("pipe2"),
+      bound<::socketpair, own_socketpair>("socketpair"),
+      bound<::opendir, own_opendir>("opendir"),
+      bound<::closedir, own_closedir>("closedir"),
+  };
+  return table;
+}
+
 // ---------------------------------------------------------------- descriptors 0, 1 and 2
 
 namespace {
@@ -282,13 +525,14 @@ int translated(const void* caller, int descriptor) {
 
 // The runtime needs descriptor `to`, whose place `from` is to take.
 bool is_taken(const void* caller, const char* call, int from, int to) {
-  if (from == to || !os::is_guarded(to)) return false;
+  if (from == to) return false;
   Instance* instance = calling(caller);
   if (instance == nullptr) return false;
-  instance->services().warn(
-      fmt::format("{}() to descriptor {} is refused (EBADF): the machine needs that one, and cells share one table of "
-                  "descriptors; have the system choose a free number (dup, or fcntl with F_DUPFD)",
-                  call, to));
+  if (!os::is_guarded(to) && !is_of_another(*instance, to)) return false;
+  instance->services().warn(fmt::format(
+      "{}() to descriptor {} is refused (EBADF): that one is the machine's or another cell's, and all share one table "
+      "of descriptors; have the system choose a free number (dup, or fcntl with F_DUPFD)",
+      call, to));
   return true;
 }
 
@@ -337,20 +581,25 @@ ssize_t own_sendfile(int to, int from, off64_t* offset, std::size_t count) {
   return ::sendfile64(to, from, offset, count);
 }
 
-int own_dup(int descriptor) { return ::dup(translated(__builtin_return_address(0), descriptor)); }
+int own_dup(int descriptor) {
+  const void* caller = __builtin_return_address(0);
+  return opened(calling(caller), ::dup(translated(caller, descriptor)));
+}
 
 int own_dup2(int from, int to) {
   const void* caller = __builtin_return_address(0);
   if (is_taken(caller, "dup2", from, to)) return fail(EBADF);
   Instance* instance = is_standard(to) ? calling(caller) : nullptr;
-  return instance == nullptr ? ::dup2(translated(caller, from), to) : redirect_to(*instance, from, to);
+  return instance == nullptr ? opened(calling(caller), ::dup2(translated(caller, from), to))
+                             : redirect_to(*instance, from, to);
 }
 
 int own_dup3(int from, int to, int flags) {
   const void* caller = __builtin_return_address(0);
   if (is_taken(caller, "dup3", from, to)) return fail(EBADF);
   Instance* instance = is_standard(to) && from != to ? calling(caller) : nullptr;
-  return instance == nullptr ? ::dup3(translated(caller, from), to, flags) : redirect_to(*instance, from, to);
+  return instance == nullptr ? opened(calling(caller), ::dup3(translated(caller, from), to, flags))
+                             : redirect_to(*instance, from, to);
 }
 
 int own_close(int descriptor) {
@@ -358,8 +607,10 @@ int own_close(int descriptor) {
   Outlet* outlet = outlet_at(caller, descriptor);
   if (outlet == nullptr) {
     if (Instance* instance = calling(caller)) {
-      if (os::is_guarded(descriptor)) return fail(EBADF);
+      if (os::is_guarded(descriptor) || is_of_another(*instance, descriptor)) return fail(EBADF);
+      if (is_inherited(descriptor)) return 0;  // each process would close its own
       give_up_record_locks(*instance, descriptor);
+      note_closed(*instance, descriptor);
     }
     return ::close(descriptor);
   }
@@ -368,21 +619,25 @@ int own_close(int descriptor) {
   return 0;
 }
 
-// The process's table stays one (CLOSE_RANGE_UNSHARE): the cells' threads share it. A range without end is meant for
-// what a program has inherited. There is nothing of that kind, but there is what other cells have open, and what libc
-// opens for a moment in their calls; so from 3 on all stay open.
+// The process's table stays one (CLOSE_RANGE_UNSHARE): the cells' threads share it. A range without end closes what the
+// program has opened, and leaves what is nobody's: libc opens some of that for a moment in other cells' calls.
 int own_close_range(Instance& instance, unsigned first, unsigned last, int flags) {
   constexpr int known_flags = CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC;
   constexpr unsigned greatest = std::numeric_limits<int>::max();
   if (first > last || (flags & ~known_flags) != 0) return fail(EINVAL);
-  if ((flags & CLOSE_RANGE_CLOEXEC) != 0) return ::close_range(first, last, CLOSE_RANGE_CLOEXEC);
-  for (unsigned number = first; number <= std::min(last, 2U); ++number)
+  const bool at_exec = (flags & CLOSE_RANGE_CLOEXEC) != 0;
+  for (unsigned number = first; !at_exec && number <= std::min(last, 2U); ++number)
     redirect(outlet_of(instance, static_cast<int>(number)), Outlet::Leads::nowhere);
-  if (last >= greatest) return 0;
   for (const int descriptor : os::open_descriptors()) {
     const auto number = static_cast<unsigned>(descriptor);
-    if (number < first || number > last || os::is_guarded(descriptor)) continue;
+    if (number < first || number > last || os::is_guarded(descriptor) || is_inherited(descriptor)) continue;
+    if (last >= greatest ? !is_own(instance, descriptor) : is_of_another(instance, descriptor)) continue;
+    if (at_exec) {
+      ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+      continue;
+    }
     give_up_record_locks(instance, descriptor);
+    note_closed(instance, descriptor);
     ::close(descriptor);
   }
   return 0;
@@ -533,8 +788,9 @@ int own_fcntl(int descriptor, int command, ...) {
   va_start(arguments, command);
   void* const argument = va_arg(arguments, void*);  // libc reads it so for every command
   va_end(arguments);
-  if (command != F_SETLK && command != F_SETLKW && command != F_GETLK) return ::fcntl(descriptor, command, argument);
   Instance* instance = calling(__builtin_return_address(0));
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return opened(instance, ::fcntl(descriptor, command, argument));
+  if (command != F_SETLK && command != F_SETLKW && command != F_GETLK) return ::fcntl(descriptor, command, argument);
   if (instance == nullptr || argument == nullptr) return ::fcntl(descriptor, command, argument);
   return lock_record(*instance, descriptor, command, *static_cast<struct flock*>(argument));
 }

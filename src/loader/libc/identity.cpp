@@ -12,9 +12,14 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sched.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -24,6 +29,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
@@ -32,6 +40,12 @@
 #include "loader/libc/end.hpp"
 #include "loader/libc/signals.hpp"
 #include "loader/libc/state.hpp"
+
+extern "C" {
+ssize_t __readlink_chk(const char*, char*, std::size_t, std::size_t);
+ssize_t __readlinkat_chk(int, const char*, char*, std::size_t, std::size_t);
+char* __realpath_chk(const char*, char*, std::size_t);
+}
 
 namespace aplib::loader::libc {
 
@@ -115,6 +129,13 @@ struct Identity {
   std::unique_ptr<Sleeper> sleeper;
   std::atomic<pid_t> group{0};  // 0: the process's
   std::atomic<pid_t> session{0};
+
+  // What threads of a process would be given by the system, and a thread that carries many cells must not be.
+  std::mutex mutex;                 // of what follows
+  std::optional<cpu_set_t> cores;   // sched_setaffinity
+  std::optional<int> priority;      // nice
+  std::optional<std::string> name;  // PR_SET_NAME, of the first thread
+  std::map<int, rlimit64> limits;   // setrlimit, by resource
 };
 
 pid_t pid_of(Instance& instance) {
@@ -249,6 +270,391 @@ std::span<const Binding> identity_bindings() {
       bound<::setpgid, own_setpgid>("setpgid"), bound<::setpgid, own_setpgid>("__setpgid"),
       bound<::setpgrp, own_setpgrp>("setpgrp"), bound<::setsid, own_setsid>("setsid"),
       bound<::tgkill, own_tgkill>("tgkill"),    Binding::of("syscall", &own_syscall),
+  };
+  return table;
+}
+
+// ---------------------------------------------------------------- names
+
+bool names_own_file(Instance& instance, const char* path) {
+  constexpr std::string_view folder = "/proc/";
+  constexpr std::string_view file = "/exe";
+  if (path == nullptr) return false;
+  std::string_view who(path);
+  if (!who.starts_with(folder) || !who.ends_with(file) || who.size() < folder.size() + file.size()) return false;
+  who.remove_prefix(folder.size());
+  who.remove_suffix(file.size());
+  return who == "self" || who == "thread-self" || who == fmt::to_string(pid_of(instance));
+}
+
+namespace {
+
+ssize_t copy_link(const std::string& path, char* buffer, std::size_t room) {
+  const std::size_t bytes = std::min(path.size(), room);
+  std::memcpy(buffer, path.data(), bytes);
+  return static_cast<ssize_t>(bytes);
+}
+
+ssize_t own_readlink(Instance& instance, const char* path, char* buffer, std::size_t room) {
+  return names_own_file(instance, path) ? copy_link(instance.program().path(), buffer, room)
+                                        : ::readlink(path, buffer, room);
+}
+
+ssize_t own_readlinkat(Instance& instance, int folder, const char* path, char* buffer, std::size_t room) {
+  return names_own_file(instance, path) ? copy_link(instance.program().path(), buffer, room)
+                                        : ::readlinkat(folder, path, buffer, room);
+}
+
+ssize_t own_readlink_chk(Instance& instance, const char* path, char* buffer, std::size_t room, std::size_t all) {
+  return names_own_file(instance, path) ? copy_link(instance.program().path(), buffer, std::min(room, all))
+                                        : __readlink_chk(path, buffer, room, all);
+}
+
+ssize_t own_readlinkat_chk(Instance& instance, int folder, const char* path, char* buffer, std::size_t room,
+                           std::size_t all) {
+  return names_own_file(instance, path) ? copy_link(instance.program().path(), buffer, std::min(room, all))
+                                        : __readlinkat_chk(folder, path, buffer, room, all);
+}
+
+char* own_realpath(Instance& instance, const char* path, char* room) {
+  return ::realpath(names_own_file(instance, path) ? instance.program().path().c_str() : path, room);
+}
+
+char* own_realpath_chk(Instance& instance, const char* path, char* room, std::size_t bytes) {
+  return __realpath_chk(names_own_file(instance, path) ? instance.program().path().c_str() : path, room, bytes);
+}
+
+char* own_canonicalize(Instance& instance, const char* path) { return own_realpath(instance, path, nullptr); }
+
+unsigned long own_getauxval(Instance& instance, unsigned long kind) {
+  return kind == AT_EXECFN ? reinterpret_cast<unsigned long>(instance.program().path().c_str()) : ::getauxval(kind);
+}
+
+// --- of threads
+
+constexpr std::size_t name_bytes = 16;  // with the zero
+
+std::string name_of(Instance& instance) {
+  Identity& own = shared_part(instance.libc().identity);
+  const std::lock_guard lock(own.mutex);
+  if (own.name) return *own.name;
+  const std::string& path = instance.program().path();
+  return path.substr(path.rfind('/') + 1, name_bytes - 1);
+}
+
+void set_name(Instance& instance, const char* name) {
+  Identity& own = shared_part(instance.libc().identity);
+  const std::lock_guard lock(own.mutex);
+  own.name = std::string(name, ::strnlen(name, name_bytes - 1));
+}
+
+int own_prctl(int option, ...) {
+  std::array<unsigned long, 4> words{};
+  va_list arguments;
+  va_start(arguments, option);
+  for (unsigned long& word : words) word = va_arg(arguments, unsigned long);  // libc reads as many for every option
+  va_end(arguments);
+  Instance* const instance = calling(__builtin_return_address(0));
+  if (instance != nullptr) {
+    auto* const text = reinterpret_cast<char*>(words[0]);  // NOLINT: of the options that have one
+    switch (option) {
+      case PR_SET_NAME:
+        if (on_program_thread()) break;
+        set_name(*instance, text);
+        return 0;
+      case PR_GET_NAME:
+        if (on_program_thread()) break;
+        std::strncpy(text, name_of(*instance).c_str(), name_bytes);
+        return 0;
+      case PR_SET_TIMERSLACK:
+        return 0;  // it only promises less
+      case PR_SET_SECCOMP:
+      case PR_SET_PDEATHSIG:
+      case PR_SET_DUMPABLE:
+      case PR_CAPBSET_DROP:
+        instance->services().warn(
+            fmt::format("prctl({}) is refused (EINVAL): it would be so for all cells of the process; run the program "
+                        "with --processes",
+                        option));
+        return fail(EINVAL);
+      default:
+        break;
+    }
+  }
+  return ::prctl(option, words[0], words[1], words[2], words[3]);
+}
+
+/// The thread that carries the calling task, which has other cells to carry.
+bool is_carrier(pthread_t thread) { return !on_program_thread() && pthread_equal(thread, pthread_self()) != 0; }
+
+int own_setname(Instance& instance, pthread_t thread, const char* name) {
+  if (!is_carrier(thread)) return ::pthread_setname_np(thread, name);
+  if (std::strlen(name) >= name_bytes) return ERANGE;
+  set_name(instance, name);
+  return 0;
+}
+
+int own_getname(Instance& instance, pthread_t thread, char* name, std::size_t room) {
+  if (!is_carrier(thread)) return ::pthread_getname_np(thread, name, room);
+  if (room < name_bytes) return ERANGE;
+  std::strncpy(name, name_of(instance).c_str(), name_bytes);
+  return 0;
+}
+
+// --- users
+
+/// Threads of a process that another user's rights are wanted for all have them.
+template <class Id, std::size_t count>
+int change_user(Instance& instance, const char* call, const std::array<Id, count>& wanted,
+                const std::array<Id, count>& now) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (wanted[i] == static_cast<Id>(-1) || wanted[i] == now[i]) continue;
+    instance.services().warn(fmt::format(
+        "{}() is refused (EPERM): all cells of the process would change their user or group; run the program with "
+        "--processes",
+        call));
+    return fail(EPERM);
+  }
+  return 0;
+}
+
+int own_setuid(Instance& instance, uid_t user) {
+  return change_user<uid_t, 1>(instance, "setuid", {user}, {::geteuid()});
+}
+int own_seteuid(Instance& instance, uid_t user) {
+  return change_user<uid_t, 1>(instance, "seteuid", {user}, {::geteuid()});
+}
+int own_setreuid(Instance& instance, uid_t real, uid_t effective) {
+  return change_user<uid_t, 2>(instance, "setreuid", {real, effective}, {::getuid(), ::geteuid()});
+}
+int own_setresuid(Instance& instance, uid_t real, uid_t effective, uid_t saved) {
+  std::array<uid_t, 3> now{};
+  ::getresuid(now.data(), &now[1], &now[2]);
+  return change_user<uid_t, 3>(instance, "setresuid", {real, effective, saved}, now);
+}
+int own_setgid(Instance& instance, gid_t group) {
+  return change_user<gid_t, 1>(instance, "setgid", {group}, {::getegid()});
+}
+int own_setegid(Instance& instance, gid_t group) {
+  return change_user<gid_t, 1>(instance, "setegid", {group}, {::getegid()});
+}
+int own_setregid(Instance& instance, gid_t real, gid_t effective) {
+  return change_user<gid_t, 2>(instance, "setregid", {real, effective}, {::getgid(), ::getegid()});
+}
+int own_setresgid(Instance& instance, gid_t real, gid_t effective, gid_t saved) {
+  std::array<gid_t, 3> now{};
+  ::getresgid(now.data(), &now[1], &now[2]);
+  return change_user<gid_t, 3>(instance, "setresgid", {real, effective, saved}, now);
+}
+
+}  // namespace
+
+std::span<const Binding> names_bindings() {
+  static const std::array table{
+      bound<::readlink, own_readlink>("readlink"),
+      bound<::readlinkat, own_readlinkat>("readlinkat"),
+      bound<__readlink_chk, own_readlink_chk>("__readlink_chk"),
+      bound<__readlinkat_chk, own_readlinkat_chk>("__readlinkat_chk"),
+      bound<::realpath, own_realpath>("realpath"),
+      bound<__realpath_chk, own_realpath_chk>("__realpath_chk"),
+      bound<::canonicalize_file_name, own_canonicalize>("canonicalize_file_name"),
+      bound<::getauxval, own_getauxval>("getauxval"),
+      bound<::getauxval, own_getauxval>("__getauxval"),
+      Binding::of("prctl", &own_prctl),
+      bound<::pthread_setname_np, own_setname>("pthread_setname_np"),
+      bound<::pthread_getname_np, own_getname>("pthread_getname_np"),
+      bound<::setuid, own_setuid>("setuid"),
+      bound<::seteuid, own_seteuid>("seteuid"),
+      bound<::setreuid, own_setreuid>("setreuid"),
+      bound<::setresuid, own_setresuid>("setresuid"),
+      bound<::setgid, own_setgid>("setgid"),
+      bound<::setegid, own_setegid>("setegid"),
+      bound<::setregid, own_setregid>("setregid"),
+      bound<::setresgid, own_setresgid>("setresgid"),
+  };
+  return table;
+}
+
+// ---------------------------------------------------------------- limits, priority, cores
+
+namespace {
+
+// --- cores. The thread that carries a cell stays where it is: what the cell sets, it is told back.
+
+/// `bytes` of a set, as the system reads it; nothing where no core is in it that the process may use.
+std::optional<cpu_set_t> usable(std::size_t bytes, const cpu_set_t* given) {
+  cpu_set_t wanted;
+  CPU_ZERO(&wanted);
+  std::memcpy(&wanted, given, std::min(bytes, sizeof wanted));
+  cpu_set_t there;
+  if (::sched_getaffinity(::getpid(), sizeof there, &there) == 0) CPU_AND(&wanted, &wanted, &there);
+  return CPU_COUNT(&wanted) > 0 ? std::optional(wanted) : std::nullopt;
+}
+
+int bind(Instance& instance, std::size_t bytes, const cpu_set_t* given) {
+  const std::optional<cpu_set_t> cores = usable(bytes, given);
+  if (!cores) return EINVAL;
+  Identity& own = shared_part(instance.libc().identity);
+  const std::lock_guard lock(own.mutex);
+  own.cores = cores;
+  return 0;
+}
+
+/// False: it has set none.
+bool tell_cores(Instance& instance, std::size_t bytes, cpu_set_t* cores) {
+  if (instance.libc().identity.part == nullptr) return false;
+  Identity& own = shared_part(instance.libc().identity);
+  const std::lock_guard lock(own.mutex);
+  if (!own.cores) return false;
+  std::memset(cores, 0, bytes);
+  std::memcpy(cores, &*own.cores, std::min(bytes, sizeof *own.cores));
+  return true;
+}
+
+/// The call is about the first thread of the program, or a task of it.
+bool means_task(Instance& instance, pid_t pid) {
+  return pid == 0 ? !on_program_thread() : pid == pid_of(instance) || (!on_program_thread() && pid == ::gettid());
+}
+
+int own_sched_setaffinity(Instance& instance, pid_t pid, std::size_t bytes, const cpu_set_t* cores) {
+  if (!means_task(instance, pid)) return ::sched_setaffinity(pid, bytes, cores);
+  const int error = bind(instance, bytes, cores);
+  return error == 0 ? 0 : fail(error);
+}
+
+int own_sched_getaffinity(Instance& instance, pid_t pid, std::size_t bytes, cpu_set_t* cores) {
+  const bool own = means_task(instance, pid);
+  if (own && tell_cores(instance, bytes, cores)) return 0;
+  return ::sched_getaffinity(own ? 0 : pid, bytes, cores);
+}
+
+int own_pthread_setaffinity(Instance& instance, pthread_t thread, std::size_t bytes, const cpu_set_t* cores) {
+  return is_carrier(thread) ? bind(instance, bytes, cores) : ::pthread_setaffinity_np(thread, bytes, cores);
+}
+
+int own_pthread_getaffinity(Instance& instance, pthread_t thread, std::size_t bytes, cpu_set_t* cores) {
+  if (is_carrier(thread) && tell_cores(instance, bytes, cores)) return 0;
+  return ::pthread_getaffinity_np(thread, bytes, cores);
+}
+
+// --- priority
+
+constexpr int least_nice = -20;
+constexpr int most_nice = 19;
+
+int priority_of(Instance& instance) {
+  Identity& own = shared_part(instance.libc().identity);
+  const std::lock_guard lock(own.mutex);
+  if (own.priority) return *own.priority;
+  return ::getpriority(PRIO_PROCESS, 0);
+}
+
+int set_priority(Instance& instance, int priority, int error) {
+  priority = std::clamp(priority, least_nice, most_nice);
+  if (priority < priority_of(instance) && ::geteuid() != 0) return fail(error);
+  Identity& own = shared_part(instance.libc().identity);
+  const std::lock_guard lock(own.mutex);
+  own.priority = priority;
+  return 0;
+}
+
+int own_getpriority(Instance& instance, int which, id_t who) {
+  if (which != PRIO_PROCESS || !means_task(instance, static_cast<pid_t>(who)))
+    return ::getpriority(static_cast<__priority_which>(which), who);
+  errno = 0;
+  return priority_of(instance);
+}
+
+int own_setpriority(Instance& instance, int which, id_t who, int priority) {
+  if (which != PRIO_PROCESS || !means_task(instance, static_cast<pid_t>(who)))
+    return ::setpriority(static_cast<__priority_which>(which), who, priority);
+  return set_priority(instance, priority, EACCES);
+}
+
+int own_nice(Instance& instance, int change) {
+  if (set_priority(instance, priority_of(instance) + change, EPERM) != 0) return -1;
+  errno = 0;
+  return priority_of(instance);
+}
+
+// --- limits
+
+/// A lower limit of these keeps a program from harm; of the others it may just be meant well.
+bool is_felt(int resource) noexcept {
+  return resource == RLIMIT_AS || resource == RLIMIT_DATA || resource == RLIMIT_CPU || resource == RLIMIT_FSIZE ||
+         resource == RLIMIT_NPROC;
+}
+
+int get_limit(Instance& instance, int resource, rlimit64& limit) {
+  {
+    Identity& own = shared_part(instance.libc().identity);
+    const std::lock_guard lock(own.mutex);
+    if (const auto set = own.limits.find(resource); set != own.limits.end()) {
+      limit = set->second;
+      return 0;
+    }
+  }
+  return ::getrlimit64(static_cast<__rlimit_resource>(resource), &limit);
+}
+
+int set_limit(Instance& instance, int resource, const rlimit64& limit) {
+  rlimit64 before{};
+  if (get_limit(instance, resource, before) != 0) return -1;
+  if (limit.rlim_cur > limit.rlim_max) return fail(EINVAL);
+  if (limit.rlim_max > before.rlim_max && ::geteuid() != 0) return fail(EPERM);
+  rlimit64 process{};
+  ::getrlimit64(static_cast<__rlimit_resource>(resource), &process);
+  if (limit.rlim_cur > process.rlim_cur) {  // more than all have: nobody is hurt by it
+    process.rlim_cur = std::min(limit.rlim_cur, process.rlim_max);
+    ::setrlimit64(static_cast<__rlimit_resource>(resource), &process);
+  } else if (limit.rlim_cur < process.rlim_cur && is_felt(resource)) {
+    instance.services().warn(
+        fmt::format("setrlimit({}): the limit is told back, but the system does not keep it, because it would be one "
+                    "for all cells of the process together; where it matters, run the program with --processes",
+                    resource));
+  }
+  if (resource == RLIMIT_NOFILE)
+    instance.libc().descriptors_max = static_cast<int>(std::clamp<rlim64_t>(limit.rlim_cur, 1, 1 << 30));
+  Identity& own = shared_part(instance.libc().identity);
+  const std::lock_guard lock(own.mutex);
+  own.limits[resource] = limit;
+  return 0;
+}
+
+// The 64 forms are the same on x86-64.
+
+int own_getrlimit(Instance& instance, int resource, rlimit64* limit) { return get_limit(instance, resource, *limit); }
+
+int own_setrlimit(Instance& instance, int resource, const rlimit64* limit) {
+  return set_limit(instance, resource, *limit);
+}
+
+int own_prlimit(Instance& instance, pid_t pid, int resource, const rlimit64* limit, rlimit64* before) {
+  if (!means_own(instance, pid)) return ::prlimit64(pid, static_cast<__rlimit_resource>(resource), limit, before);
+  rlimit64 old{};
+  if (get_limit(instance, resource, old) != 0) return -1;
+  if (limit != nullptr && set_limit(instance, resource, *limit) != 0) return -1;
+  if (before != nullptr) *before = old;
+  return 0;
+}
+
+}  // namespace
+
+std::span<const Binding> limits_bindings() {
+  static const std::array table{
+      bound<::sched_setaffinity, own_sched_setaffinity>("sched_setaffinity"),
+      bound<::sched_getaffinity, own_sched_getaffinity>("sched_getaffinity"),
+      bound<::pthread_setaffinity_np, own_pthread_setaffinity>("pthread_setaffinity_np"),
+      bound<::pthread_getaffinity_np, own_pthread_getaffinity>("pthread_getaffinity_np"),
+      bound<::nice, own_nice>("nice"),
+      bound<::getpriority, own_getpriority>("getpriority"),
+      bound<::setpriority, own_setpriority>("setpriority"),
+      bound<::getrlimit64, own_getrlimit>("getrlimit"),
+      bound<::getrlimit64, own_getrlimit>("getrlimit64"),
+      bound<::setrlimit64, own_setrlimit>("setrlimit"),
+      bound<::setrlimit64, own_setrlimit>("setrlimit64"),
+      bound<::prlimit64, own_prlimit>("prlimit"),
+      bound<::prlimit64, own_prlimit>("prlimit64"),
   };
   return table;
 }

@@ -17,4 +17,7 @@ pid_t pid_of(Instance& instance);
 /// the system's. That instance lives meanwhile; no code of a program may run, and no instance may end, in `use`.
 bool with_instance(pid_t pid, void (*use)(Instance& instance, void* state), void* state);
 
+/// `path` is the system's name of the caller's program file: "/proc/self/exe" and the like.
+bool names_own_file(Instance& instance, const char* path);
+
 }  // namespace aplib::loader::libc

@@ -10,6 +10,7 @@
 #include <locale.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -92,7 +93,8 @@ struct Identity;        // identity.cpp: the pid
 struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror's text
 
 struct LibcState {
-  LibcState() = default;
+  LibcState() noexcept;
+  ~LibcState() { --alive; }
   LibcState(const LibcState&) = delete;
   LibcState& operator=(const LibcState&) = delete;
 
@@ -114,7 +116,7 @@ struct LibcState {
 
   Variable<void*> stack_end;  // __libc_stack_end: the top of main()'s stack
 
-  int (*main)(int, char**, char**) = nullptr;  ///< Of an executable that has begun (start.hpp).
+  int (*main)(int, char**, char**) = nullptr;  ///< Of an executable that has begun (end.hpp).
 
   // --- state of the thread while the instance runs on it (context.hpp); unset: the process's own
   locale_t thread_locale = nullptr;  ///< What uselocale() is given. Owned by locale.cpp.
@@ -123,6 +125,17 @@ struct LibcState {
   std::optional<os::DirectoryId> thread_directory_id;
   bool has_walked = false;  ///< Such a call was made (nftw, fts).
   int thread_mask = -1;     ///< umask.
+
+  // --- CPU time (context.hpp)
+  static inline std::atomic<int> alive{0};    ///< States there are.
+  std::int64_t made_at;                       ///< ns of CLOCK_MONOTONIC
+  std::atomic<bool> measures_cpu{false};      ///< The program asks for it: the switch measures.
+  std::atomic<std::int64_t> cpu_of_ended{0};  ///< ns, of flows that have ended.
+
+  // --- descriptors (streams.hpp)
+  const std::uint32_t number;           ///< Nobody else's, before or after; not 0.
+  std::atomic<int> descriptors{0};      ///< That the program has open, as far as is known.
+  std::atomic<int> descriptors_max{0};  ///< RLIMIT_NOFILE that it has set; 0: none.
 
   // --- the rest
   Lazy<GetoptPrivate> getopt;
@@ -150,6 +163,9 @@ struct LibcState {
 /// instruction.
 void start_libc(Instance& instance);
 
+/// Measures CPU time from the beginning if the program itself names a call that tells it. What only its libraries
+/// name, few programs use: measure_cpu() then.
+void start_cpu_time(Instance& instance) noexcept;
 /// environ from Instance::arguments().environment; the program may change and replace it. May throw std::bad_alloc.
 void start_environment(Instance& instance);
 /// program_invocation_name and its relatives from argv[0], which they point into.

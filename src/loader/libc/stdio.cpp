@@ -27,6 +27,7 @@
 
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
+#include "loader/libc/identity.hpp"
 #include "loader/libc/streams.hpp"
 
 extern "C" {
@@ -140,7 +141,7 @@ Outlet* named_outlet(Instance& instance, const char* path) {
 
 std::FILE* own_fopen(Instance& instance, const char* path, const char* mode) {
   if (Outlet* outlet = named_outlet(instance, path)) return open_outlet(*outlet, mode);
-  return track(instance, ::fopen64(path, mode));
+  return track(instance, ::fopen64(names_own_file(instance, path) ? instance.program().path().c_str() : path, mode));
 }
 
 std::FILE* own_fdopen(Instance& instance, int descriptor, const char* mode) {
@@ -196,6 +197,7 @@ int own_fcloseall(Instance& instance) {
     open.swap(own.open);
   }
   for (const StdioPrivate::Open& each : open) {
+    if (each.outlet == nullptr) note_closed(instance, ::fileno(each.file));
     if (std::fclose(each.file) != 0) result = EOF;
   }
   for (Outlet& outlet : own.outlets) {
@@ -230,8 +232,13 @@ std::FILE* own_freopen(Instance& instance, const char* path, const char* mode, s
   for (Outlet& outlet : stdio_of(instance).outlets) {
     if (outlet.file == file) return reopen_standard(outlet, path, mode);
   }
+  note_closed(instance, ::fileno(file));
   std::FILE* result = ::freopen64(path, mode, file);
-  if (result == nullptr) untrack(instance, file);
+  if (result == nullptr) {
+    forget(instance, file);
+  } else {
+    note_opened(instance, ::fileno(file));
+  }
   return result;
 }
 

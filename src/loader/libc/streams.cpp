@@ -69,6 +69,12 @@ int seek_cookie(void* cookie, off64_t* position, int whence) {
   return 0;
 }
 
+/// -1: it has none.
+int descriptor_of(std::FILE* file) {
+  const KeepErrno kept;
+  return ::fileno(file);
+}
+
 std::FILE* make_file(Outlet& outlet, const char* mode) {
   return ::fopencookie(&outlet, mode, {read_cookie, write_cookie, seek_cookie, nullptr});
 }
@@ -206,6 +212,7 @@ std::FILE* open_outlet(Outlet& outlet, const char* mode) {
 
 std::FILE* track(Instance& instance, std::FILE* file, Outlet* outlet) {
   if (file == nullptr) return nullptr;
+  note_opened(instance, descriptor_of(file));
   StdioPrivate& own = stdio_of(instance);
   const std::lock_guard lock(own.mutex);
   own.open.push_back({file, outlet});
@@ -213,6 +220,11 @@ std::FILE* track(Instance& instance, std::FILE* file, Outlet* outlet) {
 }
 
 void untrack(Instance& instance, std::FILE* file) {
+  note_closed(instance, descriptor_of(file));
+  forget(instance, file);
+}
+
+void forget(Instance& instance, std::FILE* file) {
   StdioPrivate& own = stdio_of(instance);
   const std::lock_guard lock(own.mutex);
   const auto found = std::ranges::find(own.open, file, &StdioPrivate::Open::file);
@@ -262,10 +274,17 @@ void start_stdio(Instance& instance) {
 
 void stop_stdio(Instance& instance) {
   flush_iostreams(instance);
+  struct AtEnd {
+    Instance& instance;
+    ~AtEnd() { close_descriptors(instance); }
+  } const at_end{instance};
   if (instance.libc().stdio.part == nullptr) return;
   StdioPrivate& own = stdio_of(instance);
   flush_stream(instance, nullptr);
-  for (const StdioPrivate::Open& each : std::exchange(own.open, {})) std::fclose(each.file);
+  for (const StdioPrivate::Open& each : std::exchange(own.open, {})) {
+    note_closed(instance, descriptor_of(each.file));
+    std::fclose(each.file);
+  }
   LibcState& state = instance.libc();
   for (Outlet& outlet : own.outlets) {
     if (outlet.file != nullptr) std::fclose(std::exchange(outlet.file, nullptr));

@@ -93,6 +93,8 @@ std::FILE* open_outlet(Outlet& outlet, const char* mode);
 /// Files of the program come and go. `outlet`: see StdioPrivate::Open. A null `file` is ignored.
 std::FILE* track(Instance& instance, std::FILE* file, Outlet* outlet = nullptr);
 void untrack(Instance& instance, std::FILE* file);
+/// untrack() for one that is freed already; its descriptor was noted as closed.
+void forget(Instance& instance, std::FILE* file);
 
 /// fflush(stream) for any of the program's, fflush(nullptr) for all of them.
 int flush_stream(Instance& instance, std::FILE* file);
@@ -125,6 +127,15 @@ bool put_wide(std::FILE* file, const wchar_t* text, std::size_t count);
 /// file, whichever descriptor they were made by. Costs a comparison for programs that lock nothing. Keeps errno.
 /// Call from: a flow of the instance.
 void give_up_record_locks(Instance& instance, int descriptor) noexcept;
+
+/// A call of the instance has opened `descriptor`, or is about to close it. Keep errno. Call from: a flow of the
+/// instance.
+void note_opened(Instance& instance, int descriptor) noexcept;
+void note_closed(Instance& instance, int descriptor) noexcept;
+/// Those that are open now and not guarded are all instances', and stay open. Call from: before the first one runs.
+void note_inherited_descriptors();
+/// Closes what the instance has left open, at its end.
+void close_descriptors(Instance& instance) noexcept;
 
 // The tables that stdio's is made of.
 std::span<const Binding> wide_stdio_bindings();

@@ -8,9 +8,12 @@
 // Sleep and its relatives let other tasks run. Waiting for descriptors (poll and select with any) stays libc's and
 // keeps the processor; programs that do that use `threads = "per-cell"`.
 //
-// The clocks are the system's. A program that reads them again and again waits for a time to come: then others run
-// meanwhile.
+// CPU time is the program's own, which the switch measures for those that ask (context.hpp).
+//
+// The other clocks are the system's. A program that reads them again and again waits for a time to come: then others
+// run meanwhile.
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/select.h>
@@ -19,11 +22,13 @@
 #include <threads.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <climits>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -36,6 +41,7 @@
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
+#include "loader/libc/identity.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/libc/static_buffers.hpp"
 
@@ -351,12 +357,8 @@ struct Clock<native, Function<Result, Args...>> {
 
 std::span<const Binding> sleep_bindings() {
   static const Binding table[] = {
-      Binding::of("clock_gettime", Clock<::clock_gettime>::read),
       Binding::of("gettimeofday", Clock<::gettimeofday>::read),
       Binding::of("time", Clock<::time>::read),
-      Binding::of("clock", Clock<::clock>::read),
-      Binding::of("times", Clock<::times>::read),
-      Binding::of("getrusage", Clock<::getrusage>::read),
       Binding::of("timespec_get", Clock<::timespec_get>::read),
       Binding::of("_ZNSt6chrono3_V212steady_clock3nowEv", Clock<std::chrono::steady_clock::now>::read),
       Binding::of("_ZNSt6chrono3_V212system_clock3nowEv", Clock<std::chrono::system_clock::now>::read),
@@ -376,6 +378,140 @@ std::span<const Binding> sleep_bindings() {
       Binding::of("select", bound_select),
       Binding::of("__select", bound_select),
       Binding::of("pselect", bound_pselect),
+  };
+  return table;
+}
+
+// ---------------------------------------------------------------- CPU time
+
+namespace {
+
+constexpr std::array<std::string_view, 5> names_of_cpu_time{"clock", "times", "getrusage", "clock_getcpuclockid",
+                                                            "pthread_getcpuclockid"};
+// gfortran's, whose library refers to the ones above whether or not they are called.
+constexpr std::array<std::string_view, 5> fortran_of_cpu_time{
+    "_gfortran_cpu_time_", "_gfortran_etime", "_gfortran_dtime", "_gfortran_second", "_gfortran_mclock"};
+
+bool tells_cpu_time(std::string_view name) noexcept {
+  return std::ranges::find(names_of_cpu_time, name) != names_of_cpu_time.end() ||
+         (name.starts_with("_gfortran_") &&
+          std::ranges::any_of(fortran_of_cpu_time, [name](std::string_view begin) { return name.starts_with(begin); }));
+}
+
+std::int64_t of_program(Instance& instance) {
+  measure_cpu(instance);
+  return cpu_used(instance);
+}
+
+/// Of the calling task or thread.
+std::int64_t of_flow(Instance& instance) {
+  measure_cpu(instance);
+  const TaskContext* const context = here();
+  return context != nullptr ? context->cpu.used() : cpu_used(instance);
+}
+
+timespec to_timespec(std::int64_t time) noexcept {
+  return {time / nanoseconds_per_second, time % nanoseconds_per_second};
+}
+
+timeval to_timeval(std::int64_t time) noexcept {
+  return {time / nanoseconds_per_second, time % nanoseconds_per_second / 1000};
+}
+
+/// What of `all` the system worked for the program: the process's share.
+std::int64_t system_part(std::int64_t all, const rusage& process) noexcept {
+  const auto seconds_of = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  const double system = seconds_of(process.ru_stime);
+  const double both = system + seconds_of(process.ru_utime);
+  return both > 0 ? static_cast<std::int64_t>(static_cast<double>(all) * (system / both)) : 0;
+}
+
+/// A loop that does nothing but ask lets others run.
+void asked(Instance& instance) {
+  TaskContext* const context = here();
+  if (context != nullptr && context->clock_reads.spin()) [[unlikely]]
+    yield_in(instance);
+}
+
+std::clock_t own_clock(Instance& instance) {
+  asked(instance);
+  return of_program(instance) / (nanoseconds_per_second / CLOCKS_PER_SEC);
+}
+
+clock_t own_times(Instance& instance, tms* times) {
+  asked(instance);
+  tms discarded{};
+  const clock_t now = ::times(&discarded);  // children are the process's
+  if (times == nullptr) return now;
+  const std::int64_t all = of_program(instance);
+  rusage process{};
+  ::getrusage(RUSAGE_SELF, &process);
+  const std::int64_t system = system_part(all, process);
+  const long tick = nanoseconds_per_second / sysconf(_SC_CLK_TCK);
+  times->tms_utime = (all - system) / tick;
+  times->tms_stime = system / tick;
+  times->tms_cutime = discarded.tms_cutime;
+  times->tms_cstime = discarded.tms_cstime;
+  return now;
+}
+
+// Beside the times all is the process's: memory, faults and switches of cells cannot be told apart.
+int own_getrusage(Instance& instance, int who, rusage* usage) {
+  asked(instance);
+  if (const int result = ::getrusage(static_cast<__rusage_who>(who), usage); result != 0) return result;
+  if (who != RUSAGE_SELF && who != RUSAGE_THREAD) return 0;
+  rusage process{};
+  ::getrusage(RUSAGE_SELF, &process);
+  const std::int64_t all = who == RUSAGE_SELF ? of_program(instance) : of_flow(instance);
+  const std::int64_t system = system_part(all, process);
+  usage->ru_utime = to_timeval(all - system);
+  usage->ru_stime = to_timeval(system);
+  return 0;
+}
+
+int own_clock_gettime(clockid_t clock, timespec* time) {
+  TaskContext* const context = here();
+  if (context == nullptr) return ::clock_gettime(clock, time);
+  if (context->clock_reads.spin()) [[unlikely]]
+    yield_in(*context->instance);
+  if (clock != CLOCK_PROCESS_CPUTIME_ID && clock != CLOCK_THREAD_CPUTIME_ID) return ::clock_gettime(clock, time);
+  *time = to_timespec(clock == CLOCK_PROCESS_CPUTIME_ID ? of_program(*context->instance) : of_flow(*context->instance));
+  return 0;
+}
+
+int own_clock_getcpuclockid(Instance& instance, pid_t process, clockid_t* clock) {
+  if (process != 0 && process != pid_of(instance)) return ::clock_getcpuclockid(process, clock);
+  *clock = CLOCK_PROCESS_CPUTIME_ID;
+  return 0;
+}
+
+int own_pthread_getcpuclockid(Instance& /*instance*/, pthread_t thread, clockid_t* clock) {
+  if (pthread_equal(thread, pthread_self()) == 0) return ::pthread_getcpuclockid(thread, clock);
+  *clock = CLOCK_THREAD_CPUTIME_ID;
+  return 0;
+}
+
+}  // namespace
+
+void start_cpu_time(Instance& instance) noexcept {
+  const Program& program = instance.program();
+  if (std::ranges::none_of(names_of_cpu_time, [&program](std::string_view name) { return program.binds(name); }))
+    return;
+  instance.libc().measures_cpu =
+      std::ranges::any_of(program.images().front().file->symbols(),
+                          [](const Symbol& symbol) { return !symbol.defined && tells_cpu_time(symbol.name); });
+}
+
+std::span<const Binding> cpu_time_bindings() {
+  static const std::array table{
+      Binding::of("clock_gettime", &own_clock_gettime),
+      bound<::clock, own_clock>("clock"),
+      bound<::times, own_times>("times"),
+      bound<::getrusage, own_getrusage>("getrusage"),
+      bound<::clock_getcpuclockid, own_clock_getcpuclockid>("clock_getcpuclockid"),
+      bound<::pthread_getcpuclockid, own_pthread_getcpuclockid>("pthread_getcpuclockid"),
   };
   return table;
 }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -378,6 +380,110 @@ TEST_F(LibcProcess, ASignalToTheOtherProgramIsCaughtThere) {
   const std::vector<Side> sides = by_turns(source, 3, {Side{{file}}, Side{{file, "SENDS=1"}}});
   EXPECT_EQ(sides[0].said, "0 1 ");
   EXPECT_EQ(sides[1].said, "0 0 ");
+}
+
+// Each works while the other waits, on one thread.
+TEST_F(LibcProcess, CpuTimeIsTheProgramsOwn) {
+  const std::string source = R"C(
+    #include <sys/resource.h>
+    #include <sys/times.h>
+    #include <time.h>
+    static volatile double sink;
+    static double of(clockid_t clock) { struct timespec t; clock_gettime(clock, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
+    static double by_usage(int who) { struct rusage u; getrusage(who, &u);
+      return u.ru_utime.tv_sec + u.ru_stime.tv_sec + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6; }
+    static double most, least, all;
+    static void note(double used) { if (used > most) most = used; if (used < least) least = used; }
+    void step(int n) {
+      if (getenv("WORKS") != NULL) for (double end = of(CLOCK_PROCESS_CPUTIME_ID) + 0.05; of(CLOCK_PROCESS_CPUTIME_ID) < end;) sink += 1;
+      if (n < 3) return;
+      struct tms t;
+      times(&t);
+      clockid_t which;
+      clock_getcpuclockid(getpid(), &which);
+      least = most = which == CLOCK_PROCESS_CPUTIME_ID ? of(which) : 0;
+      note((double)clock() / CLOCKS_PER_SEC);
+      note(by_usage(RUSAGE_SELF));
+      note(by_usage(RUSAGE_THREAD));
+      note(of(CLOCK_THREAD_CPUTIME_ID));
+      say("%d %d", most < 0.1, least > 0.2 && (t.tms_utime + t.tms_stime) >= 0.19 * sysconf(_SC_CLK_TCK));
+    })C";
+  const std::vector<Side> sides = by_turns(source, 4, {Side{{"WORKS=1"}}, Side{}});
+  EXPECT_EQ(sides[0].said, "0 1");
+  EXPECT_EQ(sides[1].said, "1 0");
+}
+
+TEST_F(LibcProcess, AProgramClosesItsOwnDescriptorsOnly) {
+  const std::string source = R"C(
+    #include <dirent.h>
+    #include <fcntl.h>
+    static int file, ends[2];
+    static DIR* folder;
+    static FILE* stream;
+    void step(int n) {
+      const int closes = getenv("CLOSES") != NULL;
+      if (n == 0) { file = open(".", O_RDONLY); pipe(ends); stream = fopen("/dev/null", "w"); folder = opendir("/"); }
+      if (n == 1 && closes) { for (int i = 3; i < 1000; ++i) close(i); closefrom(3); close_range(3, 500, 0); }
+      if (n == 2) say("%d %d %d %d ", fcntl(file, F_GETFD) >= 0, write(ends[1], "x", 1) == 1, fputs("x", stream) >= 0 && fflush(stream) == 0, readdir(folder) != NULL);
+      if (n == 3 && closes) { file = open("/", O_RDONLY); say("%d ", close(file)); ended(close(file), EBADF); }
+      if (n == 4 && !closes) { int other = dup(file); say("%d ", close(other)); ended(close(other), EBADF); say("%d", close(file)); }
+    })C";
+  const std::vector<Side> sides = by_turns(source, 5, {Side{}, Side{{"CLOSES=1"}}});
+  EXPECT_EQ(sides[0].said, "1 1 1 1 0 -1 1 0");
+  EXPECT_EQ(sides[1].said, "0 0 0 0 0 -1 1 ");
+}
+
+TEST_F(LibcProcess, WhatAProgramLeavesOpenIsClosedAtItsEnd) {
+  const auto count = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  const char* source = "#include <fcntl.h>\nvoid step(int n) { say(\"%d\", open(\"/\", O_RDONLY) >= 0); }";
+  by_turns(source, 1, {Side{}});
+  const auto before = count();
+  EXPECT_EQ(by_turns(source, 5, {Side{}, Side{}})[1].said, "11111");
+  EXPECT_LE(count(), before + 1);
+}
+
+// Limits, priority, cores, name: told back, and not the other's or the thread's.
+TEST_F(LibcProcess, WhatAProgramSetsForItsProcessIsItsOwn) {
+  const std::string source = R"C(
+    #include <fcntl.h>
+    #include <pthread.h>
+    #include <sched.h>
+    #include <sys/auxv.h>
+    #include <sys/prctl.h>
+    #include <sys/resource.h>
+    void step(int n) {
+      struct rlimit limit;
+      cpu_set_t all, one, now;
+      char name[16], path[4096];
+      int files[8];
+      switch (n) {
+        case 0: getrlimit(RLIMIT_NOFILE, &limit); limit.rlim_cur = 7; say("%d ", setrlimit(RLIMIT_NOFILE, &limit));
+                getrlimit(RLIMIT_NOFILE, &limit); say("%d ", (int)limit.rlim_cur); break;
+        case 1: for (int i = 0; i < 5; ++i) { errno = 0; files[i] = open("/", O_RDONLY); say("%d", files[i] >= 0 ? 0 : errno == EMFILE ? 1 : 2); }
+                for (int i = 0; i < 4; ++i) close(files[i]); break;
+        case 2: n = getpriority(PRIO_PROCESS, 0); say(" %d ", nice(3) == n + 3); say("%d ", getpriority(PRIO_PROCESS, getpid()) == n + 3); break;
+        case 3: sched_getaffinity(0, sizeof all, &all); CPU_ZERO(&one);
+                for (int i = 0; i < CPU_SETSIZE; ++i) if (CPU_ISSET(i, &all)) { CPU_SET(i, &one); break; }
+                say("%d ", pthread_setaffinity_np(pthread_self(), sizeof one, &one)); CPU_ZERO(&all); ended(sched_setaffinity(0, sizeof all, &all), EINVAL);
+                sched_getaffinity(getpid(), sizeof now, &now); say("%d ", CPU_EQUAL(&one, &now)); break;
+        case 4: prctl(PR_SET_NAME, getenv("NAME")); break;
+        case 5: prctl(PR_GET_NAME, name); say("%d ", strcmp(name, getenv("NAME"))); pthread_getname_np(pthread_self(), name, 16); say("%d ", strcmp(name, getenv("NAME"))); break;
+        case 6: n = readlink("/proc/self/exe", path, sizeof path - 1); path[n] = 0; say("%d ", strcmp(path, (char*)getauxval(AT_EXECFN)));
+                say("%s ", strrchr(realpath("/proc/self/exe", NULL), '/')); break;
+        case 7: say("%d %d", setuid(geteuid()), setgid(getegid())); ended(setuid(12345), EPERM); break;
+      }
+    })C";
+  cpu_set_t before;
+  sched_getaffinity(0, sizeof before, &before);
+  const int priority = getpriority(PRIO_PROCESS, 0);
+  const std::vector<Side> sides = by_turns(source, 8, {Side{{"NAME=one"}}, Side{{"NAME=other"}}});
+  for (const Side& side : sides) EXPECT_EQ(side.said, "0 7 00001 1 1 0 -1 1 1 0 0 0 /program.so 0 0-1 1 ");
+  cpu_set_t after;
+  sched_getaffinity(0, sizeof after, &after);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  EXPECT_EQ(getpriority(PRIO_PROCESS, 0), priority);
 }
 
 }  // namespace

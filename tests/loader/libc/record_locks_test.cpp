@@ -28,7 +28,7 @@ class RecordLocks : public SideBySide {
         "  if (command != F_GETLK) { say(\"%d \", result); return result; }\n"
         "  if (l.l_type == F_UNLCK) say(\"free \");\n"
         "  else say(\"%s %ld %ld %d \", l.l_type == F_WRLCK ? \"written\" : \"read\", (long)l.l_start, (long)l.l_len, "
-        "l.l_pid == getpid());\n"
+        "l.l_pid == getppid());\n"
         "  return result; }\n"
         "void body(int n);\n"
         "void step(int n) { if (fd < 0) { me = atoi(getenv(\"ME\")); path = getenv(\"FILE_NAME\"); fd = open(path, "
