@@ -804,7 +804,10 @@ int main(int argc, char** argv) {
   // It executes this program again, which a launcher of nodes saves itself. Reading what mpiexec is asked for has
   // effects, so it is read once.
   const bool is_mpiexec = !mpiexec_name(argc > 0 ? argv[0] : "").empty();
-  if (is_mpiexec) settle(argv);
+  if (is_mpiexec) {
+    settle(argv);
+    take_stack_limit();
+  }
   static_cast<void>(aplib::lend_thread_locals(aplib_thread_locals, sizeof aplib_thread_locals));
   open_standard_streams();
   end_at_closed_pipe();

@@ -174,6 +174,20 @@ void settle_beforehand() noexcept {
   }
 }
 
+void take_stack_limit() noexcept {
+  constexpr const char* name = "APLIB_PROGRAM_STACK";
+  constexpr rlim_t usual = rlim_t{8} << 20;
+  constexpr rlim_t most = rlim_t{1} << 30;
+  rlimit stack{};
+  rlimit space{};
+  if (::getrlimit(RLIMIT_STACK, &stack) != 0 || ::getrlimit(RLIMIT_AS, &space) != 0) return;
+  if (stack.rlim_cur <= usual || space.rlim_cur != RLIM_INFINITY) return;
+  try {
+    ::setenv(name, fmt::format("{}k", std::min(stack.rlim_cur, most) >> 10).c_str(), 0);
+  } catch (...) {  // no memory: the rest will say so
+  }
+}
+
 void allow_many_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

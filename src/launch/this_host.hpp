@@ -42,6 +42,10 @@ void settle(char* const* argv) noexcept;
 /// Sees to it beforehand, in a process that is about to execute aprun, which then does not execute itself again.
 void settle_beforehand() noexcept;
 
+/// The stacks of programs are as large as `ulimit -s` says where it says more than they usually are (`unlimited`: as
+/// large as they may be), unless APLIB_PROGRAM_STACK is set, or address space is limited. Call it after settle().
+void take_stack_limit() noexcept;
+
 /// Raises the limit of open files as far as the system allows. The files of all cells belong to one process, and what a
 /// program leaves open stays open, but the usual limit is meant for one program.
 void allow_many_files();

@@ -243,6 +243,27 @@ TEST_F(MpiProgram, WhatThreadsDoWrongEndsTheMachine) {
   expect_end("mpiexec -n 3 ./threads late", 1, " thread: MPI_Comm_rank: it came after MPI_Finalize");
 }
 
+// gfortran puts arrays there with -fstack-arrays, and users then say `ulimit -s unlimited`.
+TEST_F(MpiProgram, StacksAreAsLargeAsTheUserAllows) {
+  write("deep.c", R"C(
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+int main(int argc, char** argv) {
+  volatile char room[32 << 20];
+  MPI_Init(&argc, &argv);
+  memset((char*)room, 1, sizeof room);
+  printf("%d\n", room[1]);
+  MPI_Finalize();
+  return 0;
+})C");
+  EXPECT_EQ(output("mpicc deep.c -o deep"), "");
+  EXPECT_EQ(output("ulimit -s 65536 && mpiexec -n 2 ./deep"), "1\n1\n");
+  if (output("ulimit -Hs") != "unlimited\n") return;
+  EXPECT_EQ(output("ulimit -s unlimited && mpiexec -n 2 ./deep"), "1\n1\n");
+  EXPECT_EQ(output("ulimit -s unlimited && mpiexec --processes -n 2 ./deep"), "1\n1\n");
+}
+
 TEST_F(MpiProgram, FortranByTheModule) {
   if (output("command -v gfortran || true").empty()) GTEST_SKIP() << "needs the tool gfortran";
   EXPECT_EQ(output("mpifort " MPI_PROGRAMS "/module.f90 -o module"), "");

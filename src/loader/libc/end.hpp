@@ -54,8 +54,8 @@ void run_key_destructors(TaskContext& context);
 
 /// Main of an executable. Nothing in its file says where main is. What does is the code at its entry, `_start`: it
 /// calls libc's __libc_start_main with the address of main, and never returns. Programs get ours, which notes the
-/// address and jumps back. So main is called, and left, as that of any other program. `start`: Program::start(). Call from: the
-/// flow that will run main, inside until_exit().
+/// address and jumps back. So main is called, and left, as that of any other program. `start`: Program::start(). Call
+/// from: the flow that will run main, inside until_exit().
 int (*main_of(Instance& instance, Program::Definition start))(int, char**, char**);
 
 /// Threads that the program made and that still run.
