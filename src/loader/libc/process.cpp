@@ -241,27 +241,33 @@ int spawn_shell(Instance& instance, const char* command, const FileActions& acti
   return ended >= 0 ? ended : -errno;
 }
 
-// The same for all children that the program has spawned.
-pid_t look_for_any(Instance& instance, int& status, int options, rusage* usage) {
+// The same for all children that the program has spawned, or those of a group (0: any).
+pid_t look_for_any(Instance& instance, pid_t group, int& status, int options, rusage* usage) {
   ProcessPrivate& own = shared_part(instance.libc().process);
   const std::lock_guard lock(own.mutex);
+  bool has_any = false;
   for (auto child = own.children.begin(); child != own.children.end();) {
+    if (group != 0 && ::getpgid(*child) != group) {
+      ++child;
+      continue;
+    }
     const pid_t found = look_for(*child, status, options, usage);
     const bool gone = found < 0 || (found > 0 && (WIFEXITED(status) || WIFSIGNALED(status)));
+    has_any = has_any || !gone;
     child = gone ? own.children.erase(child) : child + 1;
     if (found > 0) return found;
   }
-  return own.children.empty() ? -ECHILD : 0;
+  return has_any ? 0 : -ECHILD;
 }
 
-// waitpid() while other tasks run. Of all children (-1) it sees those of the instance.
+// waitpid() while other tasks run. Of all children, or those of a group, it sees those of the instance.
 pid_t wait_for(Instance& instance, pid_t child, int* status, int options, rusage* usage) {
   using namespace std::chrono_literals;
   std::chrono::nanoseconds pause = 50us;
   for (;;) {
     int found_status = 0;
-    const pid_t found = child == -1 ? look_for_any(instance, found_status, options, usage)
-                                    : look_for(child, found_status, options, usage);
+    const pid_t found = child <= 0 ? look_for_any(instance, child < -1 ? -child : 0, found_status, options, usage)
+                                   : look_for(child, found_status, options, usage);
     if (found > 0 && status != nullptr) *status = found_status;
     if (found > 0) return found;
     if (found < 0 && found != -EINTR) return failed(-found);
@@ -402,6 +408,40 @@ pid_t own_waitpid(Instance& instance, pid_t child, int* status, int options) {
   return wait_for(instance, child, status, options, nullptr);
 }
 
+// One look, at children of the instance where `kind` names several. 0, or the error.
+int look_for_one(Instance& instance, idtype_t kind, id_t id, siginfo_t& found, int options) {
+  if (kind != P_ALL && kind != P_PGID) return ::waitid(kind, id, &found, options | WNOHANG) == 0 ? 0 : errno;
+  ProcessPrivate& own = shared_part(instance.libc().process);
+  const std::lock_guard lock(own.mutex);
+  bool has_any = false;
+  for (const pid_t child : own.children) {
+    if (kind == P_PGID && id != 0 && ::getpgid(child) != static_cast<pid_t>(id)) continue;
+    if (::waitid(P_PID, static_cast<id_t>(child), &found, options | WNOHANG) != 0) continue;
+    has_any = true;
+    if (found.si_pid == 0) continue;
+    const bool ended = found.si_code == CLD_EXITED || found.si_code == CLD_KILLED || found.si_code == CLD_DUMPED;
+    if (ended && (options & WNOWAIT) == 0) std::erase(own.children, pid_t{found.si_pid});
+    return 0;
+  }
+  return has_any ? 0 : ECHILD;
+}
+
+int own_waitid(Instance& instance, idtype_t kind, id_t id, siginfo_t* info, int options) {
+  using namespace std::chrono_literals;
+  std::chrono::nanoseconds pause = 50us;
+  for (;;) {
+    siginfo_t found{};
+    const int error = look_for_one(instance, kind, id, found, options);
+    if (error != 0 && error != EINTR) return failed(error);
+    if (found.si_pid != 0 || (options & WNOHANG) != 0) {
+      if (info != nullptr) *info = found;
+      return 0;
+    }
+    instance.services().sleep(pause);
+    pause = std::min<std::chrono::nanoseconds>(pause * 2, 10ms);
+  }
+}
+
 pid_t own_wait3(Instance& instance, int* status, int options, rusage* usage) {
   return wait_for(instance, -1, status, options, usage);
 }
@@ -423,6 +463,7 @@ std::span<const Binding> children_bindings() {
       bound<::wait, own_wait>("__wait"),
       bound<::waitpid, own_waitpid>("waitpid"),
       bound<::waitpid, own_waitpid>("__waitpid"),
+      bound<::waitid, own_waitid>("waitid"),
       bound<::wait3, own_wait3>("wait3"),
       bound<::wait4, own_wait4>("wait4"),
   };

@@ -2,8 +2,7 @@
 // Functions that return a static buffer or keep their place in one: strtok, strerror, asctime, ...
 //
 // Users, groups, hosts, services: the answer lies in the instance's own buffer, one for each function as in libc. The
-// place in the list, which setpwent() and its relatives move, is the process's: two cells that enumerate at once each
-// see a part (docs/privatization.md).
+// place in the list, which setpwent() and its relatives move, is the instance's, too.
 //
 // Multibyte conversions: a function that gets no state keeps one itself. Here it is the instance's.
 #include "loader/libc/static_buffers.hpp"
@@ -25,12 +24,16 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <cuchar>
 #include <cwchar>
+#include <mutex>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "loader/libc/bindings.hpp"
@@ -246,6 +249,7 @@ template <class Record>
 struct Lookup {
   Record record{};
   std::vector<char> text;
+  std::size_t position = 0;  // of those that walk through a list
 };
 
 }  // namespace
@@ -307,6 +311,85 @@ Binding database(std::string_view name) noexcept {
   return bound<native, Database<native, query, lookup>::answer>(name);
 }
 
+/// A walk through a list (getpwent and the like), by libc's own, which has one position for the process. Where another
+/// instance has used it meanwhile, it goes back to the beginning, and on to the instance's place. `rewind` is
+/// setpwent() and the like, `query` the re-entrant form.
+template <auto query, auto rewind, auto end, auto lookup>
+class Walk {
+  using Own = std::remove_reference_t<decltype(std::declval<Lookups&>().*lookup)>;
+  using Record = decltype(Own::record);
+
+ public:
+  static Record* next(LibcState& state) {
+    const std::lock_guard lock(mutex);
+    go_to(state);
+    Own& own = lookups_of(state).*lookup;
+    Record* const found = take(own);
+    if (found != nullptr) ++own.position;
+    return found;
+  }
+
+  /// `query` itself, which is bound too.
+  static int next_into(LibcState& state, Record* record, char* text, std::size_t bytes, Record** result) {
+    const std::lock_guard lock(mutex);
+    go_to(state);
+    const int error = query(record, text, bytes, result);
+    if (error == 0) ++(lookups_of(state).*lookup).position;
+    return error;
+  }
+
+  static void begin(LibcState& state) {
+    restart(state, [] { call(rewind, 0); });
+  }
+  static void begin_open(LibcState& state, int stays_open) {
+    restart(state, [=] { call(rewind, stays_open); });
+  }
+  static void finish(LibcState& state) {
+    restart(state, [] { end(); });
+  }
+
+ private:
+  static inline std::mutex mutex;  // of libc's position
+  static inline std::uint32_t owner = 0;
+
+  template <class Function>
+  static void call(Function function, int stays_open) {
+    if constexpr (std::is_invocable_v<Function, int>) {
+      function(stays_open);
+    } else {
+      function();
+    }
+  }
+
+  static Record* take(Own& into) {
+    return ask(into, [](Record* record, char* text, std::size_t bytes, Record** result) {
+      if constexpr (requires { query(record, text, bytes, result, &h_errno); }) {
+        return query(record, text, bytes, result, &h_errno);
+      } else {
+        return query(record, text, bytes, result);
+      }
+    });
+  }
+
+  static void go_to(LibcState& state) {
+    if (owner == state.number) return;
+    const std::size_t position = (lookups_of(state).*lookup).position;
+    call(rewind, 0);
+    owner = state.number;
+    Own passed;
+    for (std::size_t i = 0; i < position && take(passed) != nullptr; ++i) {
+    }
+  }
+
+  template <class Change>
+  static void restart(LibcState& state, const Change& change) {
+    const std::lock_guard lock(mutex);
+    change();
+    owner = state.number;
+    (lookups_of(state).*lookup).position = 0;
+  }
+};
+
 // --- mounts
 
 mntent* own_getmntent(LibcState& state, std::FILE* file) {
@@ -319,34 +402,61 @@ mntent* own_getmntent(LibcState& state, std::FILE* file) {
 
 std::span<const Binding> databases_bindings() {
   using L = Lookups;
+  using Users = Walk<::getpwent_r, ::setpwent, ::endpwent, &Lookups::next_user>;
+  using Groups = Walk<::getgrent_r, ::setgrent, ::endgrent, &Lookups::next_group>;
+  using Shadows = Walk<::getspent_r, ::setspent, ::endspent, &Lookups::next_shadow>;
+  using Hosts = Walk<::gethostent_r, ::sethostent, ::endhostent, &Lookups::next_host>;
+  using Nets = Walk<::getnetent_r, ::setnetent, ::endnetent, &Lookups::next_net>;
+  using Services = Walk<::getservent_r, ::setservent, ::endservent, &Lookups::next_service>;
+  using Protocols = Walk<::getprotoent_r, ::setprotoent, ::endprotoent, &Lookups::next_protocol>;
+  using Rpcs = Walk<::getrpcent_r, ::setrpcent, ::endrpcent, &Lookups::next_rpc>;
   static const std::array table{
       database<::getpwnam, ::getpwnam_r, &L::user_by_name>("getpwnam"),
       database<::getpwuid, ::getpwuid_r, &L::user_by_id>("getpwuid"),
-      database<::getpwent, ::getpwent_r, &L::next_user>("getpwent"),
+      bound<::getpwent, Users::next>("getpwent"),
+      bound<::setpwent, Users::begin>("setpwent"),
+      bound<::endpwent, Users::finish>("endpwent"),
+      bound<::getpwent_r, Users::next_into>("getpwent_r"),
       database<::fgetpwent, ::fgetpwent_r, &L::user_of_file>("fgetpwent"),
       database<::getgrnam, ::getgrnam_r, &L::group_by_name>("getgrnam"),
       database<::getgrgid, ::getgrgid_r, &L::group_by_id>("getgrgid"),
-      database<::getgrent, ::getgrent_r, &L::next_group>("getgrent"),
+      bound<::getgrent, Groups::next>("getgrent"),
+      bound<::setgrent, Groups::begin>("setgrent"),
+      bound<::endgrent, Groups::finish>("endgrent"),
+      bound<::getgrent_r, Groups::next_into>("getgrent_r"),
       database<::fgetgrent, ::fgetgrent_r, &L::group_of_file>("fgetgrent"),
       database<::getspnam, ::getspnam_r, &L::shadow_by_name>("getspnam"),
-      database<::getspent, ::getspent_r, &L::next_shadow>("getspent"),
+      bound<::getspent, Shadows::next>("getspent"),
+      bound<::setspent, Shadows::begin>("setspent"),
+      bound<::endspent, Shadows::finish>("endspent"),
+      bound<::getspent_r, Shadows::next_into>("getspent_r"),
       database<::fgetspent, ::fgetspent_r, &L::shadow_of_file>("fgetspent"),
       database<::gethostbyname, ::gethostbyname_r, &L::host_by_name>("gethostbyname"),
       database<::gethostbyname2, ::gethostbyname2_r, &L::host_by_name2>("gethostbyname2"),
       database<::gethostbyaddr, ::gethostbyaddr_r, &L::host_by_address>("gethostbyaddr"),
-      database<::gethostent, ::gethostent_r, &L::next_host>("gethostent"),
+      bound<::gethostent, Hosts::next>("gethostent"),
+      bound<::sethostent, Hosts::begin_open>("sethostent"),
+      bound<::endhostent, Hosts::finish>("endhostent"),
       database<::getnetbyname, ::getnetbyname_r, &L::net_by_name>("getnetbyname"),
       database<::getnetbyaddr, ::getnetbyaddr_r, &L::net_by_address>("getnetbyaddr"),
-      database<::getnetent, ::getnetent_r, &L::next_net>("getnetent"),
+      bound<::getnetent, Nets::next>("getnetent"),
+      bound<::setnetent, Nets::begin_open>("setnetent"),
+      bound<::endnetent, Nets::finish>("endnetent"),
       database<::getservbyname, ::getservbyname_r, &L::service_by_name>("getservbyname"),
       database<::getservbyport, ::getservbyport_r, &L::service_by_port>("getservbyport"),
-      database<::getservent, ::getservent_r, &L::next_service>("getservent"),
+      bound<::getservent, Services::next>("getservent"),
+      bound<::setservent, Services::begin_open>("setservent"),
+      bound<::endservent, Services::finish>("endservent"),
       database<::getprotobyname, ::getprotobyname_r, &L::protocol_by_name>("getprotobyname"),
       database<::getprotobynumber, ::getprotobynumber_r, &L::protocol_by_number>("getprotobynumber"),
-      database<::getprotoent, ::getprotoent_r, &L::next_protocol>("getprotoent"),
+      bound<::getprotoent, Protocols::next>("getprotoent"),
+      bound<::setprotoent, Protocols::begin_open>("setprotoent"),
+      bound<::endprotoent, Protocols::finish>("endprotoent"),
       database<::getrpcbyname, ::getrpcbyname_r, &L::rpc_by_name>("getrpcbyname"),
       database<::getrpcbynumber, ::getrpcbynumber_r, &L::rpc_by_number>("getrpcbynumber"),
-      database<::getrpcent, ::getrpcent_r, &L::next_rpc>("getrpcent"),
+      bound<::getrpcent, Rpcs::next>("getrpcent"),
+      bound<::setrpcent, Rpcs::begin_open>("setrpcent"),
+      bound<::endrpcent, Rpcs::finish>("endrpcent"),
       bound<::getmntent, own_getmntent>("getmntent"),
   };
   return table;

@@ -312,13 +312,16 @@ TEST_F(LibcProcess, WaitingForAnyChildSeesTheProgramsOwn) {
         case 4: child = waitpid(children[1], &status, 0); say("%d %d ", child == children[1], WEXITSTATUS(status)); break;
         case 5: child = wait3(&status, 0, &usage); say("%d %d ", child == children[0], WEXITSTATUS(status)); break;
         case 6: children[0] = spawn("kill -STOP $$"); child = wait4(children[0], &status, WUNTRACED, NULL); say("%d ", child == children[0] && WIFSTOPPED(status));
-                say("%d ", waitpid(-1, &status, WNOHANG)); kill(children[0], SIGKILL); child = waitpid(-1, NULL, 0); say("%d", child == children[0]); break;
+                say("%d ", waitpid(-1, &status, WNOHANG)); kill(children[0], SIGKILL); child = waitpid(-1, NULL, 0); say("%d ", child == children[0]); break;
+        case 7: children[0] = spawn("exit $CODE"); break;
+        case 8: { siginfo_t info; say("%d ", waitid(P_ALL, 0, &info, WEXITED)); say("%d %d ", info.si_pid == children[0], info.si_status); ended(waitid(P_ALL, 0, &info, WEXITED), ECHILD); break; }
+        case 9: children[0] = spawn("exit 1"); child = waitpid(0, NULL, 0); say("%d ", child == children[0]); ended(waitpid(-getpgrp(), NULL, 0), ECHILD); break;
       }
     })C";
   const auto surroundings = [](const char* code) { return Side{{"PATH=/usr/bin:/bin", std::string("CODE=") + code}}; };
-  const std::vector<Side> sides = by_turns(source, 7, {surroundings("3"), surroundings("13")});
-  EXPECT_EQ(sides[0].said, "1 3 -1 1 1 4 1 1 1 0 1");
-  EXPECT_EQ(sides[1].said, "1 13 -1 1 1 14 1 1 1 0 1");
+  const std::vector<Side> sides = by_turns(source, 10, {surroundings("3"), surroundings("13")});
+  EXPECT_EQ(sides[0].said, "1 3 -1 1 1 4 1 1 1 0 1 0 1 3 -1 1 1 -1 1 ");
+  EXPECT_EQ(sides[1].said, "1 13 -1 1 1 14 1 1 1 0 1 0 1 13 -1 1 1 -1 1 ");
 }
 
 TEST_F(LibcProcess, TheProgramsNamesComeFromItsArguments) {

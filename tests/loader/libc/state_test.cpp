@@ -446,5 +446,24 @@ TEST_F(LibcState, OptionsAreScannedIndependently) {
                  6);
 }
 
+// Both walk at once; each sees all of the list.
+TEST_F(LibcState, AWalkThroughTheUsersIsTheProgramsOwn) {
+  expect_private(R"C(
+    #include <grp.h>
+    #include <netdb.h>
+    #include <pwd.h>
+    void step(int n) {
+      struct passwd* user = getpwent();
+      struct passwd into, *found = NULL;
+      char text[4096];
+      struct group* group = getgrent();
+      struct protoent* protocol = getprotoent();
+      say("%s %s %s ", user ? user->pw_name : "-", group ? group->gr_name : "-", protocol ? protocol->p_name : "-");
+      if (n == 2) { getpwent_r(&into, text, sizeof text, &found); say("%s ", found ? into.pw_name : "-"); }
+      if (n == 4) { setpwent(); setprotoent(1); endgrent(); }
+    })C",
+                 7);
+}
+
 }  // namespace
 }  // namespace aplib::loader::test
