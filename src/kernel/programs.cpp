@@ -421,8 +421,12 @@ std::string why_not_loaded(const std::string& file) {
     return only.cause();
   } catch (const Error&) {  // whoever loads it says so
   }
-  return {};
+  return loader::why_for_processes(file);
 }
+
+bool calls_mpi(const std::string& file) { return loader::calls_mpi(file); }
+bool starts_others(const std::string& file) { return loader::starts_others(file); }
+bool finds_our_mpi(const std::string& file) { return loader::finds_our_mpi(file); }
 
 namespace api {
 

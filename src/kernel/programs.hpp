@@ -104,9 +104,14 @@ struct ProgramSummary {
 /// Loads the file as run_program() would, and plans. Runs no code of it. Throws the same errors.
 [[nodiscard]] APLIB_API ProgramSummary summarize_program(const Options& options, const ProgramRun& run);
 
-/// Why no cell can load this file, though it may well be a program: "is a script". Empty: one can, or the file is wrong
+/// Why no cell can run this file, though it may well be a program: "is a script". Empty: one can, or the file is wrong
 /// in another way.
 [[nodiscard]] APLIB_API std::string why_not_loaded(const std::string& file);
+
+// What its file tells of a program: src/loader/program.hpp.
+[[nodiscard]] APLIB_API bool calls_mpi(const std::string& file);
+[[nodiscard]] APLIB_API bool starts_others(const std::string& file);
+[[nodiscard]] APLIB_API bool finds_our_mpi(const std::string& file);
 
 namespace api {
 /// Host program: loads `file` and starts it on all cells as task `task`, with these arguments (argv[0] first).

@@ -146,22 +146,44 @@ bool is_interpreter(const std::string& file) {
   return std::ranges::find(known, base) != known.end();
 }
 
-/// Programs that no cell can load become processes, which the user is told. True: there are some.
+/// A word of the command line, or a word in it, is a program that calls MPI: "x" in env A=1 ./x, bash -c "A=1 ./x".
+bool names_mpi_program(const std::vector<std::string>& arguments, const std::string& path) {
+  return std::ranges::any_of(arguments, [&path](const std::string& argument) {
+    constexpr std::string_view ends = " \t\n;&|()<>\"'`=";
+    for (std::size_t at = 0; (at = argument.find_first_not_of(ends, at)) != argument.npos;) {
+      const std::size_t end = std::min(argument.find_first_of(ends, at), argument.size());
+      const std::string word = argument.substr(at, end - at);
+      at = end;
+      try {
+        const std::string file = find_program(word, path);
+        if (::access(file.c_str(), X_OK) == 0 && calls_mpi(file)) return true;
+      } catch (const Error&) {  // no program
+      }
+    }
+    return false;
+  });
+}
+
+/// Programs that no cell can run become processes, which the user is told. True: there are some. Programs of mpiexec
+/// are there to call MPI, so those that do not, and can start others, do that.
 bool choose_processes(CommandLine& line) {
-  const auto choose = [&line](const std::string& name, bool& is_process) {
+  const auto choose = [&line](const std::string& name, const std::vector<std::string>& arguments, bool& is_process) {
     if (is_process || line.direct) return;
-    const char* const path = std::getenv("PATH");
-    const std::string file = find_program(name, path != nullptr ? path : "");
+    const char* const variable = std::getenv("PATH");
+    const std::string path = variable != nullptr ? variable : "";
+    const std::string file = find_program(name, path);
     if (::access(file.c_str(), X_OK) != 0) return;
     std::string why = why_not_loaded(file);
     if (why.empty() && is_interpreter(file)) why = "is an interpreter";
+    if (why.empty() && starts_others(file) && (line.is_mpiexec || names_mpi_program(arguments, path)))
+      why = "starts other programs";
     is_process = !why.empty();
     if (is_process) tell_user("aprun", fmt::format("{} {}: each of its cells is a process (--processes)", name, why));
   };
-  choose(line.program, line.processes);
+  choose(line.program, line.arguments, line.processes);
   bool any = line.processes;
   for (wire::ProgramText& other : line.others) {
-    choose(other.name, other.is_process);
+    choose(other.name, other.arguments, other.is_process);
     any = any || other.is_process;
   }
   if (any && !line.entry.empty())
@@ -772,6 +794,7 @@ std::optional<int> read_arguments(int argc, char** argv, CommandLine& line) {
     std::vector<const char*> words{name.c_str()};
     for (const std::string& word : asked.words) words.push_back(word.c_str());
     if (const auto status = read_command_line(static_cast<int>(words.size()), words.data(), line)) return status;
+    line.is_mpiexec = true;
     line.variables = asked.own;
     line.processes = asked.processes;
     line.others = asked.others;

@@ -32,6 +32,7 @@ struct CommandLine {
   std::vector<std::string> fetched;  ///< --fetch: PATTERN[:FOLDER].
   bool replace = false;              ///< What is sent replaces what is there and differs.
   bool processes = false;            ///< The program's cells are ordinary processes. `others` tell for themselves.
+  bool is_mpiexec = false;           ///< The command line was mpiexec's.
   bool list_modules = false;
   std::string cluster_file;  ///< Empty: all cells are on this computer, in this process.
   std::string pool;          ///< --in: instead of a cluster file.

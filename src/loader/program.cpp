@@ -20,13 +20,17 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "aplib/error.hpp"
 #include "arch/elf.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/other_mpi.hpp"
 #include "loader/resolver.hpp"
 
 namespace aplib::loader {
+
+using namespace other_mpi;
 
 namespace {
 
@@ -222,56 +226,21 @@ constexpr std::array never_separate{
 };
 constexpr std::array sanitizer_runtimes{"libasan.so*", "libtsan.so*",   "libubsan.so*",
                                         "liblsan.so*", "libhwasan.so*", "libclang_rt.*"};
-// By Open MPI, MPICH and what is made of it. libmpi_abi.so is the standard's.
-constexpr std::array other_mpis{"libmpi.so*",     "libmpi_cxx.so*",    "libmpi_mpifh.so*", "libmpi_usempi*.so*",
-                                "libmpich.so*",   "libmpichcxx.so*",   "libmpicxx.so*",    "libmpichfort.so*",
-                                "libmpifort.so*", "libmpich_intel.so*"};
-// What they ask for in place of which we have a front end, by our file's name.
-constexpr std::array<std::pair<std::string_view, const char*>, 3> front_ends{{
-    {"libmpi.so.40", "aplib/mpi/openmpi/libmpi.so.40"},
-    {"libmpi.so.12", "aplib/mpi/mpich/libmpi.so.12"},
-    {"libmpich.so.12", "aplib/mpi/mpich/libmpi.so.12"},
-}};
-// Their C++ side calls only what these have.
-constexpr std::array cxx_of_mpich{"libmpichcxx.so.12", "libmpicxx.so.12"};
 // What speaks to a device that the process has once.
 constexpr std::array of_devices{"libcuda.so*", "libnvidia*.so*", "libOpenCL.so*", "libibverbs.so*"};
-
-/// True when `pattern` is the whole of `name`. Takes time in proportion to the product of their lengths, whatever
-/// they are.
-bool matches(std::string_view pattern, std::string_view name) {
-  std::size_t p = 0;
-  std::size_t n = 0;
-  // Where the last star was, and how much of the name it stands for so far: on a mismatch it takes one letter more.
-  std::optional<std::size_t> star;
-  std::size_t star_end = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      star_end = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (star) {
-      p = *star + 1;
-      n = ++star_end;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
-}
-
-template <class Patterns>
-bool any_matches(const Patterns& patterns, std::string_view name) {
-  return std::any_of(patterns.begin(), patterns.end(), [name](const auto& pattern) { return matches(pattern, name); });
-}
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string resolved(const std::string& path) {
+  char* const text = ::realpath(path.c_str(), nullptr);
+  std::string result = text != nullptr ? text : path;
+  std::free(text);
+  return result;
 }
 
 /// What $LIB stands for: the folder of the C library, "lib64" or "lib/x86_64-linux-gnu".
@@ -331,9 +300,9 @@ class Search {
       : name_(name), requester_(requester), rules_(rules) {}
 
   Library find();
+  std::optional<std::string> find_file();
 
  private:
-  std::optional<std::string> find_file();
   std::optional<std::string> find_in(std::string_view folders, const char* separators, const ElfFile* file,
                                      const std::string& whose);
   std::optional<std::string> find_inherited();
@@ -506,12 +475,11 @@ Library Search::of_process() {
 Library Search::find() {
   const std::string base(file_name(name_));
   if (base.empty()) fail("is not the name of a library", "name a file");
-  for (const auto& [name, file] : front_ends) {
-    if (name != base) continue;
-    const std::string own = beside_this_code(file);
+  if (const FrontEnd* const front_end = front_end_for(base)) {
+    const std::string own = beside_this_code(front_end->file);
     if (!own.empty()) return found(own);
   }
-  if (any_matches(other_mpis, base) && !any_matches(cxx_of_mpich, base)) {
+  if (any_matches(other_mpis, base) && !any_matches(kept_libraries, base)) {
     fail(
         "is another MPI's, which has ranks that are processes, and another binary interface than APlib's; of those "
         "APlib has Open MPI's for C (libmpi.so.40) and MPICH's for C and C++ (libmpi.so.12)",
@@ -559,6 +527,124 @@ bool is_never_separate(std::string_view name) {
 
 bool matches_any(const std::vector<std::string>& patterns, std::string_view name) {
   return any_matches(patterns, name);
+}
+
+// ---------------------------------------------------------------- what a file tells before it is loaded
+
+namespace {
+
+/// Where find_library() looks for the file, whoever shares it and whatever takes its place; empty: nowhere.
+std::string find_library_file(std::string_view name, const Requester& requester) {
+  try {
+    if (auto path = Search(name, requester, {}).find_file()) return *path;
+  } catch (const Error&) {  // a path where nothing is
+    return {};
+  }
+  return find_system_library(name);
+}
+
+/// It must start with the runtime of a sanitizer, which this process has not.
+bool needs_missing_sanitizer(const ElfFile& file) {
+  // Clang puts it into the executable itself.
+  if (file.find("__asan_init") != nullptr || file.find("__tsan_init") != nullptr || file.find("__msan_init") != nullptr)
+    return true;
+  return std::ranges::any_of(file.needed(), [](std::string_view name) {
+    return any_matches(sanitizer_runtimes, name) &&
+           ::dlopen(std::string(name).c_str(), RTLD_NOLOAD | RTLD_NOW) == nullptr;
+  });
+}
+
+std::shared_ptr<const ElfFile> open_or_null(const std::string& path) {
+  try {
+    return ElfFile::open(path);
+  } catch (const Error&) {  // whoever loads it says why not
+    return nullptr;
+  }
+}
+
+bool is_of_mpi(std::string_view library) {
+  return matches("libmpi_abi.so*", library) || matches("libmpifort_abi.so*", library) ||
+         matches("libaplib.so*", library) || any_matches(other_mpis, library);
+}
+
+bool is_made_by_apcc(const ElfFile& file) { return find_table(file).has_value(); }
+
+/// Calls `look` with the names of all that the file needs, directly or not, and who names them, until it returns true.
+template <class Look>
+bool any_needed(const Requester& requester, std::set<std::string>& known, const Look& look) {
+  for (const std::string_view name : requester.file->needed()) {
+    if (!known.emplace(name).second) continue;
+    if (look(name, *requester.file)) return true;
+    if (is_never_separate(name)) continue;
+    const std::shared_ptr<const ElfFile> library = open_or_null(find_library_file(name, requester));
+    if (library != nullptr && any_needed({library.get(), &requester}, known, look)) return true;
+  }
+  return false;
+}
+
+bool calls_mpi(const ElfFile& file) {
+  std::set<std::string> known;
+  return is_made_by_apcc(file) ||
+         any_needed({&file, nullptr}, known, [](std::string_view name, const ElfFile&) { return is_of_mpi(name); });
+}
+
+/// The dynamic linker that the executable names; empty: none.
+std::string interpreter_of(const ElfFile& file) {
+  const std::vector<std::byte>& bytes = file.program_headers();
+  for (std::size_t at = 0; at + sizeof(Elf64_Phdr) <= bytes.size(); at += sizeof(Elf64_Phdr)) {
+    Elf64_Phdr header{};
+    std::memcpy(&header, bytes.data() + at, sizeof header);
+    std::array<char, 4096> name{};
+    if (header.p_type != PT_INTERP || header.p_filesz >= name.size()) continue;
+    if (::pread(file.descriptor(), name.data(), header.p_filesz, static_cast<off_t>(header.p_offset)) > 0)
+      return name.data();
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string why_for_processes(const std::string& path) {
+  const auto file = open_or_null(path);
+  if (file == nullptr || !file->is_executable() || is_made_by_apcc(*file)) return {};
+  if (needs_missing_sanitizer(*file)) return "is built with a sanitizer";
+  const std::string its = interpreter_of(*file);
+  const auto own = open_or_null("/proc/self/exe");
+  const std::string ours = own != nullptr ? interpreter_of(*own) : std::string();
+  if (!its.empty() && !ours.empty() && resolved(its) != resolved(ours))
+    return fmt::format("has a dynamic linker of its own ({})", its);
+  return {};
+}
+
+bool calls_mpi(const std::string& path) {
+  const auto file = open_or_null(path);
+  return file != nullptr && calls_mpi(*file);
+}
+
+bool starts_others(const std::string& path) {
+  constexpr std::array<std::string_view, 10> functions{"fork",    "vfork", "execve", "execv",  "execvp",
+                                                       "execvpe", "execl", "execlp", "execle", "fexecve"};
+  const auto file = open_or_null(path);
+  if (file == nullptr || !file->is_executable()) return false;
+  const bool imports = std::ranges::any_of(file->symbols(), [&](const Symbol& symbol) {
+    return !symbol.defined && std::ranges::find(functions, symbol.name) != functions.end();
+  });
+  return imports && !calls_mpi(*file);
+}
+
+bool finds_our_mpi(const std::string& path) {
+  const auto file = open_or_null(path);
+  if (file == nullptr) return false;
+  std::set<std::string> known;
+  bool is_linked = is_made_by_apcc(*file);
+  // What stands before LD_LIBRARY_PATH, and what LD_LIBRARY_PATH has of the user.
+  const auto is_elsewhere = [&is_linked](std::string_view name, const ElfFile& user) {
+    is_linked = is_linked || is_of_mpi(name);
+    return is_foreign_mpi(name) || user.runpath_is_inherited();
+  };
+  const char* const folders = ::getenv("LD_LIBRARY_PATH");
+  return (folders == nullptr || *folders == '\0') && !any_needed({file.get(), nullptr}, known, is_elsewhere) &&
+         is_linked;
 }
 
 }  // namespace aplib::loader

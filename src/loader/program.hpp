@@ -86,6 +86,19 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 /// glibc's ldconfig, "glibc-ld.so.cache1.1".
 [[nodiscard]] std::string find_in_library_cache(std::string_view cache, std::string_view name);
 
+// ---------------------------------------------------------------- what a file tells before it is loaded
+
+// Call from: any thread; they block while files are read.
+
+/// Why cells can load the executable, and cannot run it: "is built with a sanitizer". Empty: nothing is known.
+[[nodiscard]] std::string why_for_processes(const std::string& path);
+/// The file or one of its libraries calls MPI or APlib, or it is made by apcc. False also where it cannot be read.
+[[nodiscard]] bool calls_mpi(const std::string& path);
+/// An executable that forks or executes others, and calls no MPI itself: env, bash, strace.
+[[nodiscard]] bool starts_others(const std::string& path);
+/// As an ordinary process, it finds our MPI by LD_LIBRARY_PATH: nothing names another place for it.
+[[nodiscard]] bool finds_our_mpi(const std::string& path);
+
 // ---------------------------------------------------------------- programs
 
 /// What is left to do for an image in each instance once every symbol is resolved: add bases and store values, in the

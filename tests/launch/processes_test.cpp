@@ -162,6 +162,23 @@ TEST_F(RanksAsProcesses, AreChosenWhereNoCellCanLoadTheProgram) {
   EXPECT_EQ(sorted_lines(ended.out), (std::vector<std::string>{"rank 0 of 2, program 0", "rank 1 of 2, program 0"}));
 }
 
+// A program that executes others, before the one that calls MPI.
+TEST_F(RanksAsProcesses, AreChosenWhereTheProgramStartsOthers) {
+  const std::string inner = std::string("A=2 ") + PROCESS_PROGRAM;
+  for (const Strings& command : {Strings{"env", "A=1", PROCESS_PROGRAM}, Strings{"nice", "-n", "1", PROCESS_PROGRAM},
+                                 Strings{"timeout", "100", PROCESS_PROGRAM}, Strings{"bash", "-c", inner}}) {
+    Strings words{"-n", "2"};
+    words.insert(words.end(), command.begin(), command.end());
+    const Ended ended = aprun(words);
+    EXPECT_EQ(ended.status, 0) << command.front();
+    EXPECT_EQ(ended.error,
+              "aprun: " + command.front() + " starts other programs: each of its cells is a process (--processes)\n");
+    EXPECT_EQ(sorted_lines(ended.out), (std::vector<std::string>{"rank 0 of 2, program 0", "rank 1 of 2, program 0"}));
+  }
+  const Ended own = aprun({"-n", "2", "bash", "--norc", "-c", "echo a"});
+  EXPECT_EQ(own.error, "") << "it starts nothing that calls MPI";
+}
+
 TEST_F(RanksAsProcesses, EndThoughTheyWriteWithoutEnd) {
   const std::string endless =
       script("endless", "#!/bin/sh\ntrap '' TERM PIPE\nsleep 1000 &\nwhile :; do echo x; done\n");

@@ -52,6 +52,30 @@ int main(int argc, char** argv) {
   expect_end("aprun -n 2 ./wrong 2 3 4", 18, "MPI_Abort");
 }
 
+// Processes that found Open MPI would be the only ranks of worlds of their own.
+TEST_F(ForOpenMpi, ProcessesFindTheFrontEndWhereverTheyLook) {
+  SKIP_WITHOUT("mpicc.openmpi");
+  write("size.c", R"(
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  int size;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  printf("of %d\n", size);
+  MPI_Finalize();
+})");
+  const std::string folder = "/usr/lib/x86_64-linux-gnu";
+  EXPECT_EQ(output("mpicc.openmpi size.c -o by_rpath -Wl,--disable-new-dtags -Wl,-rpath," + folder), "");
+  EXPECT_EQ(output("mpicc.openmpi size.c -o size"), "");
+  write("in_front", "#!/bin/sh\nexport LD_LIBRARY_PATH=" + folder + ":$LD_LIBRARY_PATH\nexec ./size\n");
+  EXPECT_EQ(output("chmod +x in_front"), "");
+  for (const std::string& program :
+       {std::string("./by_rpath"), std::string("./in_front"), "env LD_LIBRARY_PATH=" + folder + " ./size"})
+    EXPECT_EQ(output("aprun --processes -n 2 " + program), "of 2\nof 2\n") << program;
+  EXPECT_EQ(output("LD_LIBRARY_PATH=" + folder + " aprun --processes -n 2 ./size"), "of 2\nof 2\n");
+}
+
 TEST_F(ForOpenMpi, TheFrontEndHasWhatProgramsLinkWith) {
   const std::set<std::string> functions = functions_of(openmpi_front_end);
   // What it lacked, programs would find in libmpi_abi, which takes no handles of theirs.

@@ -68,11 +68,13 @@ void make_room_for_thread_locals() {
 }
 
 /// What a plain compiler has linked with libmpi_abi finds it beside libaplib, and what was made for MPICH or Open MPI
-/// finds our front end, as in cells. What asks for libmpi.so, of no version, gets MPICH's.
-void show_libraries() {
+/// finds our front end, as in cells. What asks for libmpi.so, of no version, gets MPICH's. Where `program`, or what it
+/// starts, may look elsewhere first, src/mpi/front/audit.cpp leads it there.
+void show_libraries(const std::string& program) {
   Dl_info own{};
   if (::dladdr(reinterpret_cast<const void*>(&why_not_loaded), &own) == 0) return;
   const std::string folder = std::filesystem::absolute(own.dli_fname).parent_path().lexically_normal();
+  if (!finds_our_mpi(program)) append("LD_AUDIT", folder + "/aplib/audit.so");
   append("LD_LIBRARY_PATH", folder + "/aplib/mpi/mpich");
   append("LD_LIBRARY_PATH", folder + "/aplib/mpi/openmpi");
   if (folder.starts_with("/usr/lib") || folder.starts_with("/lib")) return;  // there it looks anyway
@@ -102,12 +104,12 @@ void Keeper::start(const RunText& text, const std::vector<std::string>& files) {
   listener_ = listen_at(name);
   ::setenv(join_variable, name.c_str(), 1);
   make_room_for_thread_locals();
-  show_libraries();
   for (const wire::ProgramText& program : text.programs) welcome_.first_cells.push_back(program.first_cell);
   const wire::ProgramText& program = wire::program_of(text.programs, cell_);
   RunText own{.programs = {program}, .expand = text.expand, .grid = text.grid};
   const ProgramRun run = make_run(own, files);
   for (const auto& [variable, value] : run.variables) ::setenv(variable.c_str(), value.c_str(), 1);
+  show_libraries(run.file);
   const std::string folder = run.folder_of ? run.folder_of(cell_) : std::string();
   const int input = sink_.input(cell_);
   child_.emplace(start::Child::Command{.argv = run.arguments_of ? run.arguments_of(cell_) : run.arguments,

@@ -58,7 +58,8 @@ int refuse_exec(const void* caller, const char* name) {
   return refuse(caller,
                 std::string(name) +
                     ": a program that shares its process with other cells cannot replace it: that would end them all; "
-                    "start the other program as a child with posix_spawn(), system() or popen()",
+                    "start the other program as a child with posix_spawn(), system() or popen(), or run this one with "
+                    "--processes",
                 ENOSYS);
 }
 
