@@ -42,6 +42,7 @@ struct FrontEnd {
 /// What other MPIs' programs ask for, and what they get.
 inline constexpr FrontEnd front_ends[] = {
     {"libmpi.so.40", "aplib/mpi/openmpi/libmpi.so.40"},
+    {"libmpi_mpifh.so.40", "aplib/mpi/openmpi/libmpi_mpifh.so.40"},
     {"libmpi.so.12", "aplib/mpi/mpich/libmpi.so.12"},
     {"libmpich.so.12", "aplib/mpi/mpich/libmpi.so.12"},
 };
@@ -52,7 +53,13 @@ inline constexpr std::string_view other_mpis[] = {
     "libmpichcxx.so*", "libmpicxx.so*",  "libmpichfort.so*", "libmpifort.so*",     "libmpich_intel.so*"};
 
 /// Of other languages: they call only what the libraries above have, so programs get their own ones.
-inline constexpr std::string_view kept_libraries[] = {"libmpichcxx.so.12", "libmpicxx.so.12"};
+inline constexpr std::string_view kept_libraries[] = {"libmpichcxx.so.12",
+                                                      "libmpicxx.so.12",
+                                                      "libmpichfort.so.12",
+                                                      "libmpifort.so.12",
+                                                      "libmpi_cxx.so.40",
+                                                      "libmpi_usempif08.so.40",
+                                                      "libmpi_usempi_ignore_tkr.so.40"};
 
 template <class Patterns>
 constexpr bool any_matches(const Patterns& patterns, std::string_view name) noexcept {

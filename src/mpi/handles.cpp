@@ -34,8 +34,11 @@ int aplib_mpi_number(const void* handle) {
   return aplib::mpi::of_rank(0, [handle](aplib::mpi::Rank& rank) { return rank.number_of(handle); });
 }
 
-void aplib_mpi_call_op_by(MPI_Op op, AplibMpiOpCaller* caller) {
-  if (auto* const made = aplib::mpi::find_made<aplib::mpi::OpHandle>(op)) made->caller = caller;
+void aplib_mpi_call_op_by(MPI_Op op, AplibMpiOpCaller* caller, void (*function)()) {
+  auto* const made = aplib::mpi::find_made<aplib::mpi::OpHandle>(op);
+  if (made == nullptr) return;
+  made->caller = caller;
+  if (function != nullptr) made->function = reinterpret_cast<MPI_User_function*>(function);
 }
 
 void aplib_mpi_call_errhandler_by(MPI_Errhandler errhandler, AplibMpiErrorCaller* caller) {

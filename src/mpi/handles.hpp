@@ -16,8 +16,8 @@ int aplib_mpi_number(const void* handle);
 /// the operation was made by MPI_Op_create_c.
 using AplibMpiOpCaller = void(void (*function)(), void* in, void* inout, MPI_Count length, MPI_Datatype datatype);
 using AplibMpiErrorCaller = void(void (*function)(), void** object, int* code, const char* text);
-/// `caller` calls the function of `op`, which the program has made.
-void aplib_mpi_call_op_by(MPI_Op op, AplibMpiOpCaller* caller);
+/// `caller` calls the function of `op`, which the program has made. Not null: another `function` in its place.
+void aplib_mpi_call_op_by(MPI_Op op, AplibMpiOpCaller* caller, void (*function)() = nullptr);
 /// The same of an error handler.
 void aplib_mpi_call_errhandler_by(MPI_Errhandler errhandler, AplibMpiErrorCaller* caller);
 /// Raises an error on MPI_COMM_SELF; returns its code.

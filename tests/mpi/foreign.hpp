@@ -39,6 +39,14 @@ class ForeignPrograms : public MpiCommands {
     }
   }
 
+  /// In cells and as ordinary processes.
+  void expect_no_errors_of_language(const std::string& compiler, const std::string& file) const {
+    compile(compiler, file);
+    const std::string program = "./" + file.substr(0, file.find('.'));
+    for (const char* const options : {"-n 1", "-n 4 --threads 1", "-n 3", "-n 3 --processes"})
+      EXPECT_EQ(output(std::string("aprun ") + options + " " + program), "No Errors\n") << program << ' ' << options;
+  }
+
   struct Symbol {
     std::string name;
     std::string size;

@@ -76,6 +76,17 @@ int main(int argc, char** argv) {
   EXPECT_EQ(output("LD_LIBRARY_PATH=" + folder + " aprun --processes -n 2 ./size"), "of 2\nof 2\n");
 }
 
+TEST_F(ForOpenMpi, ProgramsInFortranAnswerAlikeInCellsAndProcesses) {
+  SKIP_WITHOUT("mpifort.openmpi");
+  expect_no_errors_of_language("mpifort.openmpi -fallow-argument-mismatch", "fortran.f90");
+  expect_no_errors_of_language("mpifort.openmpi", "fortran08.f90");
+}
+
+TEST_F(ForOpenMpi, ProgramsInCxxAnswerAlikeInCellsAndProcesses) {
+  SKIP_WITHOUT("mpicxx.openmpi");
+  expect_no_errors_of_language("mpicxx.openmpi", "cplusplus.cpp");
+}
+
 TEST_F(ForOpenMpi, TheFrontEndHasWhatProgramsLinkWith) {
   const std::set<std::string> functions = functions_of(openmpi_front_end);
   // What it lacked, programs would find in libmpi_abi, which takes no handles of theirs.

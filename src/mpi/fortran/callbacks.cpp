@@ -93,12 +93,12 @@ int create_keyval(Create* create, typename Keyval<Value>::Copy copy, typename Ke
 }
 
 /// What C has at `value` for a key: C's predefined attributes are addresses of values, Fortran's are the values.
-MPI_Aint attribute_of(int keyval, const void* value) noexcept {
-  const bool is_number = (keyval >= MPI_TAG_UB && keyval <= MPI_UNIVERSE_SIZE) || keyval == MPI_WIN_DISP_UNIT ||
-                         keyval == MPI_WIN_CREATE_FLAVOR || keyval == MPI_WIN_MODEL;
-  if (is_number) return *static_cast<const int*>(value);
-  if (keyval == MPI_WIN_SIZE) return *static_cast<const MPI_Aint*>(value);
-  return values.at(value);
+MPI_Aint attribute_of(int key, const void* value) noexcept {
+  for (const int each : {MPI_TAG_UB, MPI_IO, MPI_HOST, MPI_WTIME_IS_GLOBAL, MPI_APPNUM, MPI_LASTUSEDCODE,
+                         MPI_UNIVERSE_SIZE, MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR, MPI_WIN_MODEL}) {
+    if (key == keyval(each)) return *static_cast<const int*>(value);
+  }
+  return key == keyval(MPI_WIN_SIZE) ? *static_cast<const MPI_Aint*>(value) : values.at(value);
 }
 
 template <class Handle, class Value, class Get>
@@ -178,7 +178,9 @@ void call_op(void (*function)(), void* in, void* inout, MPI_Count length, MPI_Da
 
 void call_errhandler(void (*function)(), void** object, int* code, const char*) {
   int number = number_of(*object);
-  reinterpret_cast<void (*)(int*, int*)>(function)(&number, code);
+  int given = code_of(*code);
+  reinterpret_cast<void (*)(int*, int*)>(function)(&number, &given);
+  *code = standard_code_of(given);
 }
 
 template <class Function, class Create>
@@ -278,7 +280,7 @@ APLIB_SUBROUTINE(grequest_start,
 
 APLIB_SUBROUTINE(register_datarep, (const char* datarep, Convert read_conversion_fn, Convert write_conversion_fn,
                                     decltype(Representation::extent) dtype_file_extent_fn, const MPI_Aint* extra_state,
-                                    int* ierror, std::size_t datarep_length)) {
+                                    int* ierror, Length datarep_length)) {
   const Text datarep_(datarep, datarep_length);
   const auto function = [](Convert given, MPI_Datarep_conversion_function* own) {
     return given == mpi_conversion_fn_null_ ? MPI_CONVERSION_FN_NULL : own;

@@ -9,13 +9,10 @@
 #include <utility>
 #include <vector>
 
-Absent aplib_mpi_;
-AbsentText aplib_mpi_text_;
-
 namespace aplib::mpi::fortran {
 
 int peers_of(int comm, const void* buffer) {
-  if (buffer == &aplib_mpi_.in_place) return 0;
+  if (is_in_place(buffer)) return 0;
   const auto handle = handle_of<MPI_Comm>(comm);
   int is_inter = 0;
   int size = 0;
@@ -34,15 +31,15 @@ struct Neighbours {
 Neighbours neighbours_of(int comm) {
   const auto handle = handle_of<MPI_Comm>(comm);
   Neighbours found;
-  int topology = MPI_UNDEFINED;
+  int kind = MPI_UNDEFINED;
   int count = 0;
-  if (PMPI_Topo_test(handle, &topology) != MPI_SUCCESS) return found;
-  if (topology == MPI_DIST_GRAPH) {
+  if (PMPI_Topo_test(handle, &kind) != MPI_SUCCESS) return found;
+  if (kind == topology(MPI_DIST_GRAPH)) {
     PMPI_Dist_graph_neighbors_count(handle, &found.sources, &found.destinations, &count);
-  } else if (topology == MPI_CART) {
+  } else if (kind == topology(MPI_CART)) {
     PMPI_Cartdim_get(handle, &count);
     found = {2 * count, 2 * count};
-  } else if (topology == MPI_GRAPH) {
+  } else if (kind == topology(MPI_GRAPH)) {
     int rank = 0;
     PMPI_Comm_rank(handle, &rank);
     PMPI_Graph_neighbors_count(handle, rank, &count);
@@ -68,9 +65,10 @@ namespace {
 
 /// Tells the library what gfortran's types are, unless somebody has told it before.
 void tell_of_types() {
-  MPI_Info info = MPI_INFO_NULL;
+  const MPI_Info none = handle_of<MPI_Info>(number_of(MPI_INFO_NULL));
+  MPI_Info info = none;
   if (PMPI_Abi_get_fortran_info(&info) != MPI_SUCCESS) return;
-  if (info != MPI_INFO_NULL) {
+  if (info != none) {
     PMPI_Info_free(&info);
     return;
   }
@@ -116,7 +114,7 @@ bool is_root(int comm, int root) {
   return rank == root;
 }
 
-int* errcodes(int* codes) noexcept { return codes == &aplib_mpi_.errcodes_ignore ? MPI_ERRCODES_IGNORE : codes; }
+int* errcodes(int* codes) noexcept { return is_no_errcodes(codes) ? MPI_ERRCODES_IGNORE : codes; }
 
 /// A list of strings that are `stride` strings apart, which a blank one ends, unless `count` says how many there are.
 class Strings {
@@ -146,6 +144,7 @@ void give_short(const char* call, MPI_Aint value, int* place, int* ierror) {
     *ierror = aplib_mpi_raise(call, MPI_ERR_VALUE_TOO_LARGE,
                               "the address or size does not fit an INTEGER; use the function of MPI-2 in its place "
                               "(MPI_Get_address, MPI_Type_get_extent), with INTEGER(KIND=MPI_ADDRESS_KIND)");
+    *ierror = code_of(*ierror);
   }
 }
 
@@ -194,7 +193,7 @@ MPI_Aint pmpi_aint_diff_(const MPI_Aint* one, const MPI_Aint* other) { return PM
 
 // Lengths are without C's zero.
 APLIB_SUBROUTINE(info_get_string, (const int* info, const char* key, int* buflen, char* value, int* flag, int* ierror,
-                                   std::size_t key_length, std::size_t value_length)) {
+                                   Length key_length, Length value_length)) {
   const Text key_(key, key_length, true);
   int room = *buflen > 0 && *buflen < INT_MAX ? *buflen + 1 : *buflen;
   Room value_(value, value_length, room);
@@ -204,7 +203,7 @@ APLIB_SUBROUTINE(info_get_string, (const int* info, const char* key, int* buflen
 }
 
 APLIB_SUBROUTINE(session_get_nth_pset, (const int* session, const int* info, const int* n, int* pset_len,
-                                        char* pset_name, int* ierror, std::size_t pset_name_length)) {
+                                        char* pset_name, int* ierror, Length pset_name_length)) {
   int room = *pset_len > 0 && *pset_len < INT_MAX ? *pset_len + 1 : *pset_len;
   Room pset_name_(pset_name, pset_name_length, room);
   *ierror = PMPI_Session_get_nth_pset(handle_of<MPI_Session>(*session), handle_of<MPI_Info>(*info), *n, &room,
@@ -215,10 +214,10 @@ APLIB_SUBROUTINE(session_get_nth_pset, (const int* session, const int* info, con
 
 APLIB_SUBROUTINE(comm_spawn, (const char* command, const char* argv, const int* maxprocs, const int* info,
                               const int* root, const int* comm, int* intercomm, int* array_of_errcodes, int* ierror,
-                              std::size_t command_length, std::size_t argv_length)) {
+                              Length command_length, Length argv_length)) {
   const bool reads = is_root(*comm, *root);
   const Text command_(reads ? command : "", reads ? command_length : 0);
-  const bool has_arguments = reads && argv != &aplib_mpi_text_.argv_null;
+  const bool has_arguments = reads && !is_no_argv(argv);
   Strings argv_(argv, argv_length, 1, has_arguments ? -1 : 0);
   Handles<MPI_Comm, false, true> intercomm_(intercomm, 1);
   *ierror = PMPI_Comm_spawn(command_.data(), has_arguments ? argv_.data() : MPI_ARGV_NULL, *maxprocs,
@@ -227,12 +226,12 @@ APLIB_SUBROUTINE(comm_spawn, (const char* command, const char* argv, const int* 
   intercomm_.give();
 }
 
-APLIB_SUBROUTINE(comm_spawn_multiple, (const int* count, const char* array_of_commands, const char* array_of_argv,
-                                       const int* array_of_maxprocs, const int* array_of_info, const int* root,
-                                       const int* comm, int* intercomm, int* array_of_errcodes, int* ierror,
-                                       std::size_t command_length, std::size_t argv_length)) {
+APLIB_SUBROUTINE(comm_spawn_multiple,
+                 (const int* count, const char* array_of_commands, const char* array_of_argv,
+                  const int* array_of_maxprocs, const int* array_of_info, const int* root, const int* comm,
+                  int* intercomm, int* array_of_errcodes, int* ierror, Length command_length, Length argv_length)) {
   const long programs = is_root(*comm, *root) && *count > 0 ? *count : 0;
-  const bool has_arguments = programs > 0 && array_of_argv != &aplib_mpi_text_.argvs_null;
+  const bool has_arguments = programs > 0 && !is_no_argv(array_of_argv);
   Strings commands(array_of_commands, command_length, 1, programs);
   std::vector<Strings> lists;
   std::vector<char**> arguments;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Arguments of Fortran as C's functions take them: handles are numbers, strings end with blanks, indices begin at 1,
 // and variables in common blocks stand for what is absent. .TRUE. is 1 and .FALSE. is 0, as gfortran has them, so a
-// LOGICAL is C's flag; a status has the same form in both languages.
+// LOGICAL is C's flag; a status has the same form in both languages. What differs between binary interfaces, form.hpp
+// has.
 //
 // Each cell has this library for itself: the common blocks are those of its own program.
 #pragma once
-
-#include <mpi.h>
 
 #include <algorithm>
 #include <array>
@@ -18,46 +17,11 @@
 #include <string_view>
 #include <type_traits>
 
-#include "mpi/handles.hpp"
-
-extern "C" {
-#pragma GCC visibility push(default)
-/// The common block APLIB_MPI of mpif.h. Only addresses matter.
-extern struct Absent {
-  int bottom, in_place, buffer_automatic;
-  int errcodes_ignore, unweighted, weights_empty;
-  std::array<int, 8> status_ignore, statuses_ignore;
-} aplib_mpi_;
-/// The common block APLIB_MPI_TEXT.
-extern struct AbsentText {
-  char argv_null, argvs_null;
-} aplib_mpi_text_;
-#pragma GCC visibility pop
-}
-
-/// A subroutine of Fortran, PMPI_NAME, which is MPI_NAME too unless a tool defines that. Within extern "C".
-#define APLIB_SUBROUTINE(name, parameters)                                    \
-  [[gnu::weak, gnu::alias("pmpi_" #name "_")]] void mpi_##name##_ parameters; \
-  void pmpi_##name##_ parameters
+#include APLIB_FORTRAN_FORM
 
 namespace aplib::mpi::fortran {
 
 // ---------------------------------------------------------------- handles
-
-inline constexpr int predefined_end = 4096;
-
-template <class Handle>
-Handle handle_of(int number) {
-  if (number >= 0 && number < predefined_end) [[likely]]
-    return reinterpret_cast<Handle>(static_cast<std::uintptr_t>(number));
-  return static_cast<Handle>(aplib_mpi_handle(number));
-}
-
-template <class Handle>
-int number_of(Handle handle) {
-  const auto value = reinterpret_cast<std::uintptr_t>(handle);
-  return value < predefined_end ? static_cast<int>(value) : aplib_mpi_number(handle);
-}
 
 // What the program gets by these it gets by give(), after the call: a call does not return when the machine stops.
 
@@ -99,9 +63,9 @@ const MPI_Datatype* kept_datatypes(const int* numbers, int count);
 // ---------------------------------------------------------------- what is absent
 
 inline const void* buffer_at(const void* address) noexcept {
-  if (address == &aplib_mpi_.bottom) return MPI_BOTTOM;
-  if (address == &aplib_mpi_.in_place) return MPI_IN_PLACE;
-  if (address == &aplib_mpi_.buffer_automatic) return MPI_BUFFER_AUTOMATIC;
+  if (is_bottom(address)) return MPI_BOTTOM;
+  if (is_in_place(address)) return in_place;
+  if (is_automatic(address)) return MPI_BUFFER_AUTOMATIC;
   return address;
 }
 inline void* buffer_at(void* address) noexcept {
@@ -110,15 +74,12 @@ inline void* buffer_at(void* address) noexcept {
 
 template <class Status>
 Status* status_at(Status* place) noexcept {
-  const void* const address = place;
-  return address == &aplib_mpi_.status_ignore || address == &aplib_mpi_.statuses_ignore ? MPI_STATUS_IGNORE : place;
+  return is_no_status(place) ? MPI_STATUS_IGNORE : place;
 }
 
 template <class Int>
 Int* weights_at(Int* place) noexcept {
-  return place == &aplib_mpi_.unweighted      ? MPI_UNWEIGHTED
-         : place == &aplib_mpi_.weights_empty ? MPI_WEIGHTS_EMPTY
-                                              : place;
+  return is_unweighted(place) ? unweighted : is_weights_empty(place) ? weights_empty : place;
 }
 
 // ---------------------------------------------------------------- strings

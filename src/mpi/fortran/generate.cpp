@@ -174,7 +174,7 @@ void write_function(const Function& function) {
   for (const Parameter& parameter : parameters_of(function)) {
     const Argument argument = argument_of(function, parameter);
     declarations += argument.declaration + ", ";
-    if (parameter.kind->name == "string") lengths += ", std::size_t " + parameter.name + "_length";
+    if (parameter.kind->name == "string") lengths += ", Length " + parameter.name + "_length";
     if (!argument.object.empty()) objects += "  " + argument.object + "\n";
     if (argument.is_given) given += "  " + parameter.name + "_.give();\n";
     values += (values.empty() ? "" : ", ") + argument.value;
@@ -187,6 +187,8 @@ void write_function(const Function& function) {
     std::cout << "[[gnu::alias(\"pmpi_" << lower(function.name) << "_\")]] void mpi_" << lower(function.name)
               << "_cptr_" << list << ";\n";
   }
+  if (function.is_later && ends_with(function.name, "_init"))
+    std::cout << "APLIB_PERSISTENT(" << lower(function.name) << ", " << list << ")\n";
   std::cout << '\n';
 }
 

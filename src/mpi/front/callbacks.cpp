@@ -47,6 +47,10 @@ int create_op(int (*create)(StandardOpFunction<Length>*, int, MPI_Op*), OpFuncti
       create(reinterpret_cast<StandardOpFunction<Length>*>(function), commute, op == nullptr ? nullptr : &made);
   if (error != MPI_SUCCESS) return returned(error);
   aplib_mpi_call_op_by(made, call_op<Length>);
+  {
+    const std::lock_guard lock(kept_mutex);
+    last_op_function = reinterpret_cast<void (*)()>(function);
+  }
   *op = foreign(made);
   return MPI_SUCCESS;
 }
@@ -75,25 +79,44 @@ struct Request {
   MPI_Grequest_free_function* free;
   MPI_Grequest_cancel_function* cancel;
   void* state;
+  bool is_fortran = false;  ///< The functions are subroutines, with one parameter more.
 };
+Request* last_request = nullptr;  // of kept_mutex
+
+/// A function of these parameters and the error code.
+template <class... Parameters, class Function>
+auto as_subroutine(Function* function) {
+  return reinterpret_cast<void (*)(Parameters..., int*)>(reinterpret_cast<void (*)()>(function));
+}
 
 int call_query(void* state, MPI_Status* status) {
   const auto& request = *static_cast<Request*>(state);
   ForeignStatus given{};
   give_status(*status, given);
-  const int error = request.query(request.state, &given);
+  int error = MPI_SUCCESS;
+  if (request.is_fortran) {
+    as_subroutine<void*, ForeignStatus*>(request.query)(request.state, &given, &error);
+  } else {
+    error = request.query(request.state, &given);
+  }
   *status = standard_status(given);
   return standard_result(error);
 }
 
 int call_free(void* state) {
   const std::unique_ptr<Request> request(static_cast<Request*>(state));
-  return standard_result(request->free(request->state));
+  if (!request->is_fortran) return standard_result(request->free(request->state));
+  int error = MPI_SUCCESS;
+  as_subroutine<void*>(request->free)(request->state, &error);
+  return standard_result(error);
 }
 
 int call_cancel(void* state, int complete) {
   const auto& request = *static_cast<Request*>(state);
-  return standard_result(request.cancel(request.state, complete));
+  if (!request.is_fortran) return standard_result(request.cancel(request.state, complete));
+  int error = MPI_SUCCESS;
+  as_subroutine<void*, int*>(request.cancel)(request.state, &complete, &error);
+  return standard_result(error);
 }
 
 // ---------------------------------------------------------------- data representations
@@ -139,6 +162,12 @@ int register_datarep(int (*own_register)(const char*, StandardConversionFunction
 }
 
 }  // namespace
+
+void make_last_request_fortran() {
+  const std::lock_guard lock(kept_mutex);
+  last_request->is_fortran = true;
+}
+
 }  // namespace aplib::mpi::front
 
 using namespace aplib::mpi::front;
@@ -187,7 +216,10 @@ APLIB_FUNCTION(Grequest_start,
   auto state = std::make_unique<Request>(Request{query_fn, free_fn, cancel_fn, extra_state});
   Made<MPI_Request, false> made(request);
   const int error = own.Grequest_start(call_query, call_free, call_cancel, state.get(), made.data());
-  if (error == MPI_SUCCESS) static_cast<void>(state.release());  // call_free() has it
+  if (error == MPI_SUCCESS) {
+    const std::lock_guard lock(kept_mutex);
+    last_request = state.release();  // call_free() has it
+  }
   made.give();
   return returned(error);
 }

@@ -39,6 +39,9 @@ using StandardOpFunction = void(void* in, void* inout, Length* length, MPI_Datat
 
 inline int standard_result(int code) noexcept { return static_cast<int>(standard_code(code)); }
 
+/// Of the operation that the program has made last.
+inline void (*last_op_function)() = nullptr;  // of kept_mutex
+
 template <class Handle>
 using ErrorFunction = void(Foreign<Handle>* object, int* code, ...);
 
@@ -56,5 +59,8 @@ struct MadeErrhandler {
   AplibMpiErrorCaller* caller;
 };
 inline MadeErrhandler last_errhandler{};  // of kept_mutex
+
+/// The functions of the generalized request that was made last are Fortran's.
+void make_last_request_fortran();
 
 }  // namespace aplib::mpi::front

@@ -64,6 +64,7 @@ class Tables {
     for (const Constant& each : read_constants(paths[1])) {
       const std::string& value = each.value;
       standard_[each.name] = value[0] == 'M' ? standard_.at(value) : std::stol(value, nullptr, 0);
+      types_[each.name] = each.type;
     }
     abi = paths[2].substr(paths[2].rfind('/') + 1);
     abi.resize(abi.rfind('.'));
@@ -81,6 +82,8 @@ class Tables {
     if (found == standard_.end()) fail("front", "constants.txt has no " + name);
     return found->second;
   }
+  /// As in C: MPI_Comm.
+  [[nodiscard]] const std::string& type(const std::string& name) const { return types_.at(name); }
   [[nodiscard]] const std::set<std::string>& kinds() const { return kinds_; }
   /// The kind of values of a parameter, which differ; empty: they do not.
   [[nodiscard]] std::string values_of(const Parameter& parameter) const {
@@ -96,6 +99,7 @@ class Tables {
 
  private:
   std::map<std::string, long> standard_;
+  std::map<std::string, std::string> types_;
   std::set<std::string> kinds_;
   std::set<std::string> lengths_;
 };
@@ -173,10 +177,49 @@ void write_kind(const Tables& tables, const std::string& kind) {
   }
 }
 
+/// Handles that are other numbers in Fortran: both ways.
+void write_fortran_handles(const Tables& tables) {
+  std::map<std::string, std::map<long, long>> standard_of;  // by type and number
+  std::map<long, long> number_of;
+  for (const Constant& each : tables.foreign) {
+    if (each.type != "fortran") continue;
+    const long number = std::stol(each.value);
+    const long standard = tables.standard(each.name);
+    standard_of[tables.type(each.name)].emplace(number, standard);
+    number_of.emplace(standard, number);
+  }
+  if (number_of.empty()) return;
+  std::cout << "\n/// Predefined handles by their numbers in Fortran; no_handle: there is none.\n"
+               "template <class Handle>\ninline constexpr std::array<std::uintptr_t, 0> fortran_handles{};\n";
+  for (const auto& [type, handles] : standard_of) {
+    const long end = handles.rbegin()->first + 1;
+    std::cout << "template <>\ninline constexpr std::array<std::uintptr_t, " << end << "> fortran_handles<" << type
+              << ">{";
+    for (long i = 0; i < end; ++i) {
+      const auto found = handles.find(i);
+      std::cout << (found == handles.end() ? "no_handle" : std::to_string(found->second)) << ", ";
+    }
+    std::cout << "};\n";
+  }
+  std::cout << "/// By the standard's handle; -1: Fortran has none.\n"
+               "inline constexpr std::array<short, handles_end> fortran_numbers{";
+  for (long i = 0; i <= number_of.rbegin()->first; ++i) {
+    const auto found = number_of.find(i);
+    std::cout << (found == number_of.end() ? -1 : found->second) << ", ";
+  }
+  std::cout << "};\n";
+}
+
 void write_values(const Tables& tables) {
   std::cout << "// Made by generate.cpp from constants.txt and " << tables.abi
-            << ".txt.\n#pragma once\n\nnamespace aplib::mpi::front {\n\n";
+            << ".txt.\n#pragma once\n\n#include <array>\n#include <cstdint>\n\nnamespace aplib::mpi::front {\n\n"
+            << "inline constexpr std::uintptr_t predefined_end = 4096;\n"
+               "/// Beyond the predefined handles that there are.\n"
+               "inline constexpr std::uintptr_t handles_end = 0x300;\n"
+               "/// No handle's value.\n"
+               "inline constexpr std::uintptr_t no_handle = predefined_end - 1;\n\n";
   for (const std::string& kind : tables.kinds()) write_kind(tables, kind);
+  write_fortran_handles(tables);
   std::string numbers;
   for (const Constant& each : tables.foreign) {
     if (each.type == "lengths")

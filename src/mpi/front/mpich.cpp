@@ -1,14 +1,74 @@
 // SPDX-License-Identifier: MIT
-// What only MPICH's library has: objects and callbacks that programs name, and what its library for C++, which is the
-// program's own, asks for: how to call C++ functions.
+// What only MPICH's library has: objects and callbacks that programs name, and what its libraries for C++ and Fortran,
+// which are the program's own, ask for: how to call functions of these languages, and their attributes.
 #include "mpi/front/mpich.hpp"
+
+#include <map>
+#include <set>
 
 #include "mpi/front/callbacks.hpp"
 
 namespace aplib::mpi::front {
 namespace {
 
-// ---------------------------------------------------------------- C++
+// ---------------------------------------------------------------- attributes of Fortran
+
+/// Attributes that Fortran has set: C finds the addresses of their values (MPI-5.0, 19.3.7). Each value has one
+/// address, until the program ends.
+class Values {
+ public:
+  void* address_of(MPI_Aint value) {
+    const std::lock_guard lock(mutex_);
+    MPI_Aint* const address = &values_.emplace(value, value).first->second;
+    addresses_.insert(address);
+    return address;
+  }
+  /// Of what C has: other addresses are values themselves.
+  void* at(void* address) {
+    const std::lock_guard lock(mutex_);
+    return addresses_.count(address) != 0 ? reinterpret_cast<void*>(*static_cast<const MPI_Aint*>(address)) : address;
+  }
+  bool has(const void* address) {
+    const std::lock_guard lock(mutex_);
+    return addresses_.count(address) != 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<MPI_Aint, MPI_Aint> values_;
+  std::set<const void*> addresses_;
+};
+
+Values values;
+
+/// What a value is that C sets or gets: an address, or a number of Fortran's (an INTEGER, an address' worth).
+constexpr int is_address = 0;
+
+/// Fortran's numbers of predefined keys are those of C and 1; their values are no addresses.
+template <class Get, class Handle>
+int get_attribute(Get* get, Handle object, int keyval, void* place, int* flag, int kind) {
+  void*& value = *static_cast<void**>(place);
+  const bool is_predefined =
+      kind != is_address && keyval % 2 == 0 && keyval > 0 && standard_keyval(keyval - 1) != keyval - 1;
+  const int key = is_predefined ? keyval - 1 : keyval;
+  const int error = get(object, key, &value, flag);
+  if (error != MPI_SUCCESS || *flag == 0 || kind == is_address) return error;
+  const long standard_key = standard_keyval(key);
+  if (!is_predefined) {
+    value = values.at(value);
+  } else if (standard_key == MPI_WIN_SIZE) {
+    value = reinterpret_cast<void*>(*static_cast<MPI_Aint*>(value));
+  } else if (standard_key != MPI_WIN_BASE) {
+    value = reinterpret_cast<void*>(static_cast<MPI_Aint>(*static_cast<int*>(value)));
+  }
+  return error;
+}
+
+void* attribute(void* value, int kind) {
+  return kind == is_address ? value : values.address_of(reinterpret_cast<MPI_Aint>(value));
+}
+
+// ---------------------------------------------------------------- C++ and Fortran
 
 /// Of an attribute's key, in place of the program's functions.
 template <class Handle>
@@ -26,15 +86,18 @@ struct Proxy {
 template <class Handle>
 int copy_by_proxy(Foreign<Handle> object, int keyval, void* state, void* value, void* copied, int* flag) {
   const auto& proxy = *static_cast<Proxy<Handle>*>(state);
-  return proxy.copy(reinterpret_cast<void (*)()>(proxy.key.copy), static_cast<int>(object.value), keyval,
-                    proxy.key.state, 0, value, static_cast<void**>(copied), flag);
+  void*& result = *static_cast<void**>(copied);
+  const int error = proxy.copy(reinterpret_cast<void (*)()>(proxy.key.copy), static_cast<int>(object.value), keyval,
+                               proxy.key.state, is_address, values.at(value), &result, flag);
+  if (error == MPI_SUCCESS && *flag != 0 && values.has(value)) result = attribute(result, !is_address);
+  return error;
 }
 
 template <class Handle>
 int delete_by_proxy(Foreign<Handle> object, int keyval, void* value, void* state) {
   const auto& proxy = *static_cast<Proxy<Handle>*>(state);
-  return proxy.remove(reinterpret_cast<void (*)()>(proxy.key.remove), static_cast<int>(object.value), keyval, 0, value,
-                      proxy.key.state);
+  return proxy.remove(reinterpret_cast<void (*)()>(proxy.key.remove), static_cast<int>(object.value), keyval,
+                      is_address, values.at(value), proxy.key.state);
 }
 
 template <class Handle>
@@ -107,6 +170,41 @@ void MPII_Errhandler_set_cxx(Foreign<MPI_Errhandler> errhandler, ErrorProxy* pro
                                                          : call_errhandler_by_proxy<0, MPI_Comm>);
 }
 
+#define APLIB_ATTRIBUTES(Kind, Handle)                                                               \
+  int MPII_##Kind##_get_attr(Foreign<Handle> object, int keyval, void* place, int* flag, int kind) { \
+    return get_attribute(MPI_##Kind##_get_attr, object, keyval, place, flag, kind);                  \
+  }                                                                                                  \
+  int MPII_##Kind##_set_attr(Foreign<Handle> object, int keyval, void* value, int kind) {            \
+    return MPI_##Kind##_set_attr(object, keyval, attribute(value, kind));                            \
+  }
+int MPI_Comm_get_attr(Foreign<MPI_Comm> comm, int keyval, void* value, int* flag);
+int MPI_Comm_set_attr(Foreign<MPI_Comm> comm, int keyval, void* value);
+int MPI_Type_get_attr(Foreign<MPI_Datatype> type, int keyval, void* value, int* flag);
+int MPI_Type_set_attr(Foreign<MPI_Datatype> type, int keyval, void* value);
+int MPI_Win_get_attr(Foreign<MPI_Win> win, int keyval, void* value, int* flag);
+int MPI_Win_set_attr(Foreign<MPI_Win> win, int keyval, void* value);
+APLIB_ATTRIBUTES(Comm, MPI_Comm)
+APLIB_ATTRIBUTES(Type, MPI_Datatype)
+APLIB_ATTRIBUTES(Win, MPI_Win)
+
+void MPII_Grequest_set_lang_f77(Foreign<MPI_Request>) { make_last_request_fortran(); }
+
+// What its library for Fortran would call for MPIX_...
+#define APLIB_MISSING(name)                                                                    \
+  int PMPIX_##name() {                                                                         \
+    return returned(aplib_mpi_raise("MPIX_" #name, MPI_ERR_UNSUPPORTED_OPERATION,              \
+                                    "this version of APlib does not have this function yet")); \
+  }                                                                                            \
+  [[gnu::alias("PMPIX_" #name)]] int MPIX_##name();
+APLIB_MISSING(Comm_agree)
+APLIB_MISSING(Comm_failure_ack)
+APLIB_MISSING(Comm_failure_get_acked)
+APLIB_MISSING(Comm_revoke)
+APLIB_MISSING(Comm_shrink)
+APLIB_MISSING(Delete_error_class)
+APLIB_MISSING(Delete_error_code)
+APLIB_MISSING(Delete_error_string)
+
 // Of any handle.
 int MPIR_Dup_fn(int, int, void*, void* value, void* copied, int* flag) {
   *static_cast<void**>(copied) = value;
@@ -114,13 +212,18 @@ int MPIR_Dup_fn(int, int, void*, void* value, void* copied, int* flag) {
   return MPI_SUCCESS;
 }
 
-int MPIX_Query_cuda_support() { return 0; }
-int MPIX_Query_hip_support() { return 0; }
-int MPIX_Query_ze_support() { return 0; }
-int MPIX_GPU_query_support(int, int* is_supported) {
+int PMPIX_Query_cuda_support() { return 0; }
+int PMPIX_GPU_query_support(int, int* is_supported) {
   *is_supported = 0;
   return MPI_SUCCESS;
 }
+#define APLIB_NONE(name, function, parameters) [[gnu::alias(#function)]] int name parameters;
+APLIB_NONE(MPIX_Query_cuda_support, PMPIX_Query_cuda_support, ())
+APLIB_NONE(MPIX_Query_hip_support, PMPIX_Query_cuda_support, ())
+APLIB_NONE(PMPIX_Query_hip_support, PMPIX_Query_cuda_support, ())
+APLIB_NONE(MPIX_Query_ze_support, PMPIX_Query_cuda_support, ())
+APLIB_NONE(PMPIX_Query_ze_support, PMPIX_Query_cuda_support, ())
+APLIB_NONE(MPIX_GPU_query_support, PMPIX_GPU_query_support, (int, int*))
 
 extern int* const MPI_UNWEIGHTED;
 int* const MPI_UNWEIGHTED = no_weights;

@@ -23,12 +23,6 @@ namespace aplib::mpi::front {
 
 inline constexpr const AplibMpiFunctions& own = aplib_mpi_functions;
 
-inline constexpr std::uintptr_t predefined_end = 4096;
-/// Beyond the predefined handles that there are.
-inline constexpr std::uintptr_t handles_end = 0x300;
-/// No handle's value.
-inline constexpr std::uintptr_t no_handle = predefined_end - 1;
-
 template <class Handle>
 std::uintptr_t value_of(Handle handle) noexcept {
   return reinterpret_cast<std::uintptr_t>(handle);

@@ -1,6 +1,34 @@
 // SPDX-License-Identifier: MIT
-// What only Open MPI's library has.
+// What only Open MPI's library has, and what its library for C++, which is the program's own, asks for.
 #include "mpi/front/openmpi.hpp"
+
+#include "mpi/front/callbacks.hpp"
+
+namespace aplib::mpi::front {
+namespace {
+
+// ---------------------------------------------------------------- C++
+
+/// The function that MPI_Op_create() gets for all operations of C++, which calls the program's own.
+using OpIntercept = void(void* in, void* inout, int* length, MPI_Datatype* datatype, void (*function)());
+OpIntercept* op_intercept = nullptr;
+
+void call_cxx_op(void (*function)(), void* in, void* inout, MPI_Count length, MPI_Datatype datatype) {
+  auto count = static_cast<int>(length);
+  MPI_Datatype type = foreign(datatype);
+  op_intercept(in, inout, &count, &type, function);
+}
+
+int refuse_cxx(const char* what) {
+  return returned(aplib_mpi_raise(what, MPI_ERR_UNSUPPORTED_OPERATION,
+                                  "APlib does not have it for programs of Open MPI's C++ library; use the function of "
+                                  "C"));
+}
+
+}  // namespace
+}  // namespace aplib::mpi::front
+
+using namespace aplib::mpi::front;
 
 extern "C" {
 #pragma GCC visibility push(default)
@@ -23,6 +51,29 @@ APLIB_CALLBACKS(TYPE_, MPI_Datatype)
 APLIB_CALLBACKS(WIN_, MPI_Win)
 
 int MPIX_Query_cuda_support() { return 0; }
+
+// It has just been made.
+void ompi_op_set_cxx_callback(MPI_Op op, void (*function)()) {
+  {
+    const std::lock_guard lock(kept_mutex);
+    op_intercept = reinterpret_cast<OpIntercept*>(last_op_function);
+  }
+  aplib_mpi_call_op_by(op, call_cxx_op, function);
+}
+
+// What other classes of C++ have of the inside of Open MPI: keys of attributes and error handlers of the program.
+int ompi_attr_create_keyval() { return refuse_cxx("MPI::Create_keyval"); }
+void* ompi_errhandler_create() {
+  refuse_cxx("MPI::Create_errhandler");
+  return nullptr;
+}
+int ompi_errhandler_invoke() { return refuse_cxx("MPI::Create_keyval"); }
+int ompi_errcode_intern_lastused = 0;
+std::array<std::uintptr_t, 15> ompi_errcodes_intern{};
+std::array<std::uintptr_t, 8> ompi_registered_datareps{};
+extern const Predefined<1024> ompi_mpi_errors_throw_exceptions;
+/// Errors end the program, and are no exceptions.
+const Predefined<1024> ompi_mpi_errors_throw_exceptions{value_of(MPI_ERRORS_ARE_FATAL)};
 
 #pragma GCC visibility pop
 }

@@ -71,11 +71,14 @@ class Made : public MadeArray<Handle, is_inout> {
 
 template <class Handle>
 MPI_Fint number_of(Handle handle, MPI_Fint (*toint)(Handle)) {
-  return toint(standard(handle));
+  const Handle its = standard(handle);
+  return value_of(its) < handles_end ? fortran_numbers[value_of(its)] : toint(its);
 }
 template <class Handle>
 Handle handle_of(MPI_Fint number, Handle (*fromint)(MPI_Fint)) {
-  return foreign(fromint(number));
+  const auto index = static_cast<std::size_t>(number);
+  if (index >= fortran_handles<Handle>.size()) return foreign(fromint(number));
+  return foreign(reinterpret_cast<Handle>(fortran_handles<Handle>[index]));
 }
 
 struct ForeignStatus {
