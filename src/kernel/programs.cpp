@@ -416,12 +416,12 @@ void stop_machine(Machine& machine, int status, const std::string& text) {
 
 std::string why_not_loaded(const std::string& file) {
   try {
-    static_cast<void>(loader::ElfFile::open(file));
+    return loader::why_for_processes(*loader::ElfFile::open(file));
   } catch (const loader::ForProcessesOnly& only) {
     return only.cause();
   } catch (const Error&) {  // whoever loads it says so
   }
-  return loader::why_for_processes(file);
+  return {};
 }
 
 bool calls_mpi(const std::string& file) { return loader::calls_mpi(file); }

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <gnu/libc-version.h>
 #include <link.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -604,14 +605,13 @@ std::string interpreter_of(const ElfFile& file) {
 
 }  // namespace
 
-std::string why_for_processes(const std::string& path) {
-  const auto file = open_or_null(path);
-  if (file == nullptr || !file->is_executable() || is_made_by_apcc(*file)) return {};
-  if (needs_missing_sanitizer(*file)) return "is built with a sanitizer";
-  const std::string its = interpreter_of(*file);
-  const auto own = open_or_null("/proc/self/exe");
-  const std::string ours = own != nullptr ? interpreter_of(*own) : std::string();
-  if (!its.empty() && !ours.empty() && resolved(its) != resolved(ours))
+std::string why_for_processes(const ElfFile& file) {
+  if (!file.is_executable() || is_made_by_apcc(file)) return {};
+  if (needs_missing_sanitizer(file)) return "is built with a sanitizer";
+  const std::string its = interpreter_of(file);
+  Dl_info ours{};
+  const bool known = ::dladdr(reinterpret_cast<const void*>(::getauxval(AT_BASE)), &ours) != 0;
+  if (known && ours.dli_fname != nullptr && !its.empty() && resolved(its) != resolved(ours.dli_fname))
     return fmt::format("has a dynamic linker of its own ({})", its);
   return {};
 }

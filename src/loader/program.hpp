@@ -91,7 +91,7 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 // Call from: any thread; they block while files are read.
 
 /// Why cells can load the executable, and cannot run it: "is built with a sanitizer". Empty: nothing is known.
-[[nodiscard]] std::string why_for_processes(const std::string& path);
+[[nodiscard]] std::string why_for_processes(const ElfFile& file);
 /// The file or one of its libraries calls MPI or APlib, or it is made by apcc. False also where it cannot be read.
 [[nodiscard]] bool calls_mpi(const std::string& path);
 /// An executable that forks or executes others, and calls no MPI itself: env, bash, strace.

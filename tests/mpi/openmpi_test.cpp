@@ -76,6 +76,16 @@ int main(int argc, char** argv) {
   EXPECT_EQ(output("LD_LIBRARY_PATH=" + folder + " aprun --processes -n 2 ./size"), "of 2\nof 2\n");
 }
 
+TEST_F(ForOpenMpi, WhatNoCellCanRunIsAProcess) {
+  SKIP_WITHOUT("mpicc.openmpi");
+  write("init.c", "#include <mpi.h>\nint main(int c, char** v) { MPI_Init(&c, &v); return MPI_Finalize(); }\n");
+  EXPECT_EQ(output("mpicc.openmpi -fsanitize=address init.c -o sanitized && aprun -n 2 ./sanitized"),
+            "aprun: ./sanitized is built with a sanitizer: each of its cells is a process (--processes)\n");
+  EXPECT_EQ(output("cp /lib64/ld-linux-x86-64.so.2 linker && mpicc.openmpi -Wl,-dynamic-linker,$PWD/linker init.c -o "
+                   "linked && aprun -n 2 ./linked 2>&1 | sed 's/(.*linker)/(...)/'"),
+            "aprun: ./linked has a dynamic linker of its own (...): each of its cells is a process (--processes)\n");
+}
+
 TEST_F(ForOpenMpi, ProgramsInFortranAnswerAlikeInCellsAndProcesses) {
   SKIP_WITHOUT("mpifort.openmpi");
   expect_no_errors_of_language("mpifort.openmpi -fallow-argument-mismatch", "fortran.f90");
