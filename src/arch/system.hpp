@@ -16,6 +16,14 @@
 
 namespace aplib::arch {
 
+/// Where a signal's handler has stopped a thread.
+struct Interrupted {
+  const void* instruction;
+  const char* stack;
+};
+/// `context`: the handler's third argument. Async-signal-safe.
+Interrupted interrupted(const void* context) noexcept;
+
 /// Moves a signal from the stack it was taken on (the processor's signal stack) to the stack that it interrupted, as
 /// if the kernel had delivered it there. On the signal stack a handler could neither switch tasks nor be interrupted
 /// by the next task's signal.

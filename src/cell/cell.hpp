@@ -267,6 +267,8 @@ struct alignas(cache_pair_bytes) Cell {
   std::uint32_t ended_from_kernel = 0;  ///< Tasks started by run() or start_cells() that have ended.
   bool ended = false;                   ///< Had tasks, and all have ended.
   bool stays = false;                   ///< With its processor: ProgramContext::stays of a program that it runs.
+  bool has_begun = false;               ///< Counted in Domain::begun_cells.
+  bool interrupted = false;             ///< Its program has been stopped in the middle (Processor::give_way()).
   int status = 0;                       ///< What cell_exit() or a failure gave.
   Clock::duration waiting{};            ///< Idle time of the processor while this cell waited.
   CollectiveWait collective;
@@ -284,12 +286,10 @@ struct alignas(cache_pair_bytes) Cell {
   std::atomic<Baton*> baton{nullptr};        ///< Once both are so, until the cell's end. Its main thread writes.
 
   Offer offer;  ///< Read and written by any processor.
-
   /// Which processor to wake when something has been written into the cell's memory from outside: its index + 1, or
   /// 0 while no task of the cell has ever waited for a flag. Stays when the wait is over, for a line that rarely
   /// changes costs its readers nothing. Read by any.
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> watcher{0};
-
   /// Of acknowledges_requested, those that have come: a flag. Written by who polls the network.
   alignas(cache_pair_bytes) std::int32_t acknowledged = 0;
 

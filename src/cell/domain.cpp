@@ -174,6 +174,13 @@ void Domain::take_memory_back() noexcept {
   });
 }
 
+void Domain::begun(Cell& cell) noexcept {
+  if (cell.has_begun) return;
+  cell.has_begun = true;
+  const std::uint32_t all = begun_cells.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: as AllBegun::holds()
+  if (all == local_count() && some_carrier_sleeps()) wake_carriers();
+}
+
 void Domain::wake_carriers() noexcept {
   for (std::uint32_t p = 0; p < carriers; ++p) processors[p]->parker().wake_if_asleep();
 }

@@ -164,6 +164,7 @@ struct Domain {
   /// Of a machine that stops: it has not failed. The host program is through, and who still waits waits for it.
   std::atomic<bool> stops_well{false};
   std::atomic<std::uint32_t> live_cells{0};        ///< Cells with tasks or about to get some; the host counts as one.
+  std::atomic<std::uint32_t> begun_cells{0};       ///< Cells of this process that have begun() or ended.
   std::atomic<std::uint64_t> programs_started{0};  ///< Times cells were given programs, by run() or start_cells().
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> sleepers{
       0};  ///< High half: sleeps so far; low half: processors asleep without a timer.
@@ -200,6 +201,8 @@ struct Domain {
       return false;
     }
   }
+  /// The cell's program begins together with others (api::begin_together()), or will not. Call from: its processor.
+  void begun(Cell& cell) noexcept;
   /// Makes every wait end with Wake::stopping. Async-signal-safe.
   void stop() noexcept;
   /// Before a task unwinds because the machine stops: takes its memory back from those who write there for others. A

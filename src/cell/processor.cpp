@@ -2,6 +2,7 @@
 #include "cell/processor.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -124,6 +125,7 @@ void Processor::prepare() {
 
 void Processor::run() {
   current_processor = this;
+  thread_number_.store(::gettid(), std::memory_order_relaxed);  // relaxed: as thread()
   if (domain_.thread_prologue) domain_.thread_prologue(index_);
   thread_.attach();
   adopt_thread(base_);
@@ -384,6 +386,19 @@ void Processor::yield(TaskControl& self) {
   }
   idle.make_ready(self);
   here.dispatch(self);
+}
+
+// A machine that stops is noticed by the program's next call.
+void Processor::give_way(TaskControl& self) noexcept {
+  Processor& here = *self.cell->processor;
+  if (here.domain_.stopping.load(std::memory_order_relaxed)) return;  // relaxed: as stops()
+  here.look_around();
+  if (here.idle_.has_timers()) here.idle_.expire_timers(Clock::now());
+  if (!here.idle_.has_ready()) return;
+  self.cell->interrupted = true;
+  here.idle_.make_ready(self);
+  here.dispatch(self);
+  self.cell->interrupted = false;
 }
 
 void Processor::sleep_until(TaskControl& self, Clock::time_point deadline, const char* call) {
@@ -656,6 +671,7 @@ void Processor::bury(TaskControl& task) noexcept {
 }
 
 void Processor::end_cell(Cell& cell) {
+  if (!is_host()) domain_.begun(cell);
   std::atomic_ref(cell.ended).store(true, std::memory_order_relaxed);  // relaxed: the progress thread asks, too
   struct Drop {  // whatever happens: else the machine would wait for this cell for ever
     Processor& processor;

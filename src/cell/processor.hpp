@@ -11,6 +11,8 @@
 // (mover.hpp). This file has the thread, the switch from task to task, what tasks call, and the life of a task.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -78,6 +80,10 @@ class Processor {
   [[nodiscard]] std::uint32_t switches() const noexcept {
     return switches_.load(std::memory_order_relaxed);  // relaxed: a measure
   }
+  /// The system's number of its thread; 0 before it runs. [any thread]
+  [[nodiscard]] pid_t thread() const noexcept {
+    return thread_number_.load(std::memory_order_relaxed);  // relaxed: nothing is handed over
+  }
   [[nodiscard]] BufferPool& pool() noexcept { return *pool_; }
   [[nodiscard]] UnreadMeter<>& unread() noexcept { return unread_; }  // bytes(): [any thread]
   [[nodiscard]] Outbound& outbound() noexcept { return outbound_; }
@@ -107,6 +113,9 @@ class Processor {
   static Wake wait(TaskControl& self, WaitFor what, const char* call) noexcept;
   /// Lets others run once.
   static void yield(TaskControl& self);
+  /// The same in the middle of the task's program, whose thread a signal has stopped. Its cell stays on this thread
+  /// meanwhile. REQUIRES: the program is in no call of ours. Call from: a signal handler on the task's stack.
+  static void give_way(TaskControl& self) noexcept;
   static void sleep_until(TaskControl& self, Clock::time_point deadline, const char* call);
   /// Waits until the condition holds. Who changes something about it calls Domain::wake_carriers() afterwards.
   /// Wake::stopping: the caller asks stops() next.
@@ -236,6 +245,7 @@ class Processor {
   std::uint64_t last_network_look_ = 0;  // in cycles()
   ProcessorRole role_;
   bool stop_seen_ = false;
+  std::atomic<pid_t> thread_number_{0};
   std::atomic<std::uint32_t> wanted_{0};  // by so many threads; Baton writes
   Baton* baton_ = nullptr;
   std::vector<std::uint32_t> residents_;  // cells we carry, ascending

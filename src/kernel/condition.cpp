@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/condition.hpp"
 
+#include <span>
+#include <string>
+
 #include "kernel/machine_impl.hpp"
 #include "memory/slot.hpp"
 
@@ -26,6 +29,50 @@ void wake_others(TaskControl& self) noexcept { self.cell->processor->domain().wa
 void look_again(TaskControl& self) noexcept {
   Idle& idle = self.cell->processor->idle();
   if (idle.has_watches()) idle.check_watches();
+}
+
+namespace {
+
+/// All cells of this process have begun, or have ended before.
+class AllBegun final : public Condition {
+ public:
+  explicit AllBegun(const Domain& domain) : Condition(&domain.begun_cells), domain_(domain) {}
+
+  [[nodiscard]] bool holds() const noexcept override {
+    return domain_.begun_cells.load(std::memory_order_acquire) >=
+           domain_.local_count();  // acquire: what they have done
+  }
+  [[nodiscard]] bool needs(std::uint32_t /*cell*/) const noexcept override { return false; }
+  [[nodiscard]] std::string missing() const override {
+    std::string text;
+    for (const std::uint32_t id : domain_.local_cells()) {
+      const Cell& cell = *domain_.cells[id];
+      if (!cell.has_begun && !cell.ended) text += (text.empty() ? "" : ", ") + domain_.name_of(id);
+    }
+    return text + " to call it, too";
+  }
+  void let_go() noexcept override {}
+
+ private:
+  const Domain& domain_;
+};
+
+}  // namespace
+
+// Of those that share a thread, the first goes on last: it is often the one that does more than the others, who would
+// have to wait until it has.
+void begin_together(TaskControl& self, const char* call) {
+  Domain& domain = self.cell->processor->domain();
+  if (self.cell->has_begun || domain.has_host) return;
+  domain.begun(*self.cell);
+  AllBegun all(domain);
+  if (all.holds()) {
+    look_again(self);
+  } else if (wait(self, call, all) != Wake::done) {
+    return;
+  }
+  const std::span<const std::uint32_t> residents = self.cell->processor->residents();
+  if (residents.size() > 1 && residents.front() == self.cell->id) Processor::yield(self);
 }
 
 std::uint32_t processors(const char* call) { return self_or_throw(call).cell->processor->domain().carriers; }

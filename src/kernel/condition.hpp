@@ -34,6 +34,10 @@ inline void stir(TaskControl& self, bool waits) noexcept {
   if (!waits) look_again(self);  // else they look when it waits
 }
 
+/// The beginning of the caller's program. Waits until every cell of this process has been here or has ended, so that
+/// none is far ahead of one that has not begun. Returns at once when the cell has been here before.
+APLIB_API void begin_together(TaskControl& self, const char* call);
+
 /// Which of the processors that carry cells carries the caller now.
 [[nodiscard]] inline std::uint32_t processor(const TaskControl& self) noexcept { return self.cell->processor->index(); }
 /// Processors that carry cells in this process.

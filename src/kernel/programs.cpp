@@ -128,6 +128,14 @@ class LoadedRun::CellHost : public loader::CellServices {
     return std::shared_ptr<SignalStack>(new (std::nothrow) SignalStack);
   }
 
+  bool shares_thread() noexcept override {
+    const TaskControl* const task = running_task();
+    if (task == nullptr || task->is_guest || task->cell->processor->baton() != nullptr) return false;
+    if (task->cell->live_tasks > 1) return true;
+    return std::ranges::any_of(task->cell->processor->residents(),
+                               [&](std::uint32_t each) { return each != cell_.id && !domain_.cells[each]->ended; });
+  }
+
   Cell* cell() noexcept override { return &cell_; }
   void begin_threads() override {
     if (TaskControl* task = running_task(); task != nullptr && aplib::begin_threads(*task)) baton()->leave();

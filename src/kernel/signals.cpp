@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "aplib/error.hpp"
+#include "arch/system.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
 #include "kernel/machine_impl.hpp"
@@ -23,6 +24,7 @@
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/end.hpp"
+#include "loader/known_images.hpp"
 #include "loader/libc/signals.hpp"
 #include "memory/slot.hpp"
 
@@ -40,6 +42,11 @@ std::array<std::atomic<Domain*>, 64> active_domains;
 int scope_count = 0;
 struct sigaction old_faults[fault_signals.size()];
 struct sigaction old_stops[stop_signals.size()];
+
+struct sigaction old_time_slice;
+
+/// The task may have been away, so the place of errno must not be known from before.
+[[gnu::noinline]] void set_errno(int error) noexcept { errno = error; }
 
 std::atomic<pid_t> first_to_fail{0};  // the thread whose failure ends the process
 
@@ -233,6 +240,34 @@ void on_stop(int signal, siginfo_t* info, void* /*context*/) noexcept {
   errno = saved_errno;
 }
 
+/// The thread runs code of the task's program, and none of ours below it that could be in the middle of something.
+/// Tasks of one cell count on switching in calls only, and OpenMP's library keeps what it knows of a region with the
+/// thread.
+bool is_in_program(const TaskControl& task, const arch::Interrupted& at) noexcept {
+  const Cell& cell = *task.cell;
+  if (task.program == nullptr || current_program_context != task.program || task.ready || task.aside != nullptr ||
+      cell.live_tasks != 1 || cell.callbacks != 0 || cell.has_threads || cell.processor->is_host())
+    return false;
+  if (at.stack < task.stack.low || at.stack > task.stack.top) return false;  // one of the program's making
+  loader::FoundImage image;
+  return loader::find_image(at.instruction, image) && image.instance == loader::here()->instance;
+}
+
+// On the stack of the program.
+void give_way(int /*signal*/, siginfo_t* /*info*/, void* /*context*/) {
+  const int saved_errno = errno;
+  Processor::give_way(*running_task());
+  set_errno(saved_errno);
+}
+
+void on_time_slice(int signal, siginfo_t* info, void* context) noexcept {
+  const int saved_errno = errno;
+  const TaskControl* const task = running_task();
+  if (task != nullptr && is_in_program(*task, arch::interrupted(context)))
+    static_cast<void>(arch::call_on_interrupted_stack(signal, *info, context, give_way, task->stack.low));
+  errno = saved_errno;
+}
+
 std::terminate_handler old_terminate = nullptr;
 
 [[noreturn]] void on_terminate() noexcept {
@@ -257,6 +292,11 @@ SignalScope::SignalScope(Domain& domain) : domain_(domain) {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   action.sa_sigaction = on_fault;
   for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &action, &old_faults[i]);
+  struct sigaction slice {};
+  sigemptyset(&slice.sa_mask);
+  slice.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  slice.sa_sigaction = on_time_slice;
+  sigaction(time_slice_signal, &slice, &old_time_slice);
   struct sigaction stop {};
   sigemptyset(&stop.sa_mask);
   stop.sa_flags = SA_SIGINFO | SA_ONSTACK;  // no SA_RESTART: a host program that reads its input shall notice
@@ -279,6 +319,7 @@ SignalScope::~SignalScope() {
     if (std::get_terminate() == on_terminate) std::set_terminate(old_terminate);
     for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &old_faults[i], nullptr);
     for (std::size_t i = 0; i < stop_signals.size(); ++i) sigaction(stop_signals[i], &old_stops[i], nullptr);
+    sigaction(time_slice_signal, &old_time_slice, nullptr);
   }
 }
 

@@ -3,19 +3,24 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <utility>
 
 #include "cell/domain.hpp"
+#include "kernel/signals.hpp"
 
 namespace aplib {
 
 namespace {
 
-constexpr auto time_between_looks = std::chrono::seconds(1);
+constexpr double time_slice = 0.02;
+constexpr auto time_between_looks = std::chrono::milliseconds(10);
+constexpr auto time_between_looks_at_idle = std::chrono::milliseconds(100);
 constexpr double seconds_told_of = 3;
 
 double seconds_on(clockid_t clock) noexcept {
@@ -30,6 +35,15 @@ bool copy_if_mapped(const T& from, T& to) noexcept {
   iovec there{const_cast<T*>(&from), sizeof(T)};
   iovec here{&to, sizeof(T)};
   return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(sizeof(T));
+}
+
+/// The thread waits in the system.
+bool sleeps(pid_t thread) {
+  std::ifstream file(fmt::format("/proc/self/task/{}/stat", thread));
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_end = text.rfind(") ");
+  return name_end != std::string::npos && text.compare(name_end + 2, 1, "S") == 0;
 }
 
 }  // namespace
@@ -52,42 +66,67 @@ SpinWatch::~SpinWatch() {
 }
 
 void SpinWatch::watch() {
+  bool some_compute = true;
   // relaxed: see above. There may be nobody to watch: threads that have ended already have no clock.
   while (over_.load(std::memory_order_relaxed) == 0) {
-    os::futex_wait(over_, 0, time_between_looks);
+    os::futex_wait(over_, 0, some_compute ? time_between_looks : time_between_looks_at_idle);
+    some_compute = false;
     for (Watched& each : watched_) {
       if (over_.load(std::memory_order_relaxed) != 0) return;  // relaxed: the same
-      const std::string text = look(each);
-      if (text.empty()) continue;
-      tell_(text);
-      return;
+      if (look(each)) some_compute = true;
     }
   }
 }
 
-/// What there is to tell; empty: nothing.
-std::string SpinWatch::look(Watched& at) const {
+/// False: it sleeps.
+bool SpinWatch::look(Watched& at) {
   const std::uint32_t switches = at.processor.switches();
   const double now = seconds_on(at.clock);
-  const std::size_t waiting = at.processor.idle().ready().size();
-  if (switches != at.switches || waiting == 0) {
+  const Clock::time_point wall = Clock::now();
+  if (switches != at.switches || at.processor.parker().is_asleep()) {
     at.switches = switches;
-    at.since = now;
-    return {};
+    at.since = at.slice = now;
+    at.since_then = wall;
+    return !at.processor.parker().is_asleep();
   }
-  if (now - at.since < seconds_told_of) return {};
+  if (now - at.slice >= time_slice) {
+    at.slice = now;
+    ::tgkill(::getpid(), at.processor.thread(), time_slice_signal);
+  }
+  tell(at, now, wall);
+  return true;
+}
+
+void SpinWatch::tell(Watched& at, double now, Clock::time_point wall) {
+  const double waits = std::chrono::duration<double>(wall - at.since_then).count();
+  const double computes = now - at.since;
+  if (told_ || waits < seconds_told_of) return;
+  const std::size_t waiting = at.processor.idle().ready().size();
+  const bool is_in_system = computes < waits / 100 && sleeps(at.processor.thread());
+  if (waiting == 0 || (computes < seconds_told_of && !is_in_system)) return;
   const TaskControl* const task = at.processor.glimpse();
-  if (task == nullptr) return {};
+  if (task == nullptr) return;
   Cell* cell = nullptr;
   std::uint32_t id = 0;
-  if (!copy_if_mapped(task->cell, cell) || !copy_if_mapped(task->id, id)) return {};
-  if (at.processor.switches() != switches) return {};  // it may have ended since
-  return fmt::format(
+  if (!copy_if_mapped(task->cell, cell) || !copy_if_mapped(task->id, id)) return;
+  if (at.processor.switches() != at.switches) return;  // it may have ended since
+  told_ = true;
+  const std::string others =
+      waiting == 1 ? std::string("another task waits") : fmt::format("{} other tasks wait", waiting);
+  if (is_in_system) {
+    tell_(
+        fmt::format("{} task {}: has waited in the system for {:.1f} s, for a file, a lock or the like, and {} for its "
+                    "processor; if "
+                    "it waits for what one of those is to do, give each cell its own thread (--threads per-cell or "
+                    "APLIB_THREADS=per-cell)",
+                    domain_.name_of(cell->id), id, waits, others));
+    return;
+  }
+  tell_(fmt::format(
       "{} task {}: has computed for {:.1f} s without a call that lets others run, and {} for its "
       "processor; if it waits for a flag or a time, call sched_yield(), dgettime() or amcheck() in that loop "
       "(this_task::yield() in C++), or give each cell its own thread (--threads per-cell or APLIB_THREADS=per-cell)",
-      domain_.name_of(cell->id), id, now - at.since,
-      waiting == 1 ? std::string("another task waits") : fmt::format("{} other tasks wait", waiting));
+      domain_.name_of(cell->id), id, computes, others));
 }
 
 }  // namespace aplib

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: MIT
-// SpinWatch: tells once of a task that computes for seconds without a call, while other tasks wait for its processor.
-// It may wait for what one of those is to do. Nobody can know, so the text says what to do in that case.
+// SpinWatch: looks after tasks that keep their processor for long, where it carries several cells.
 //
-// A thread of its own looks once a second. The processors do nothing for it.
+// A rank that computes without a call would keep others from beginning, or from going on with what has come. As
+// processes they share the core. So a program that has computed for a time slice is stopped by a signal to its thread,
+// and others run, if some can (signals.cpp says where that is possible).
+//
+// Where it is not, it tells once of a task that computes for seconds while others wait for its processor, or that
+// waits in the system. It may wait for what one of those is to do. Nobody can know, so the text says what to do in that
+// case.
+//
+// A thread of its own looks some times in a second. The processors do nothing for it.
 #pragma once
 
 #include <time.h>
@@ -29,17 +36,21 @@ class SpinWatch {
 
  private:
   struct Watched {
-    const Processor& processor;
+    Processor& processor;
     clockid_t clock;  ///< What its thread has computed. On a busy computer that takes longer.
     std::uint32_t switches = 0;
-    double since = 0;  ///< On that clock: no switch has been seen from here on.
+    double since = 0;                ///< On that clock: no switch has been seen from here on.
+    double slice = 0;                ///< On that clock: when the time slice began.
+    Clock::time_point since_then{};  ///< As `since`, on the wall's clock.
   };
 
   void watch();
-  [[nodiscard]] std::string look(Watched& at) const;
+  [[nodiscard]] bool look(Watched& at);
+  void tell(Watched& at, double now, Clock::time_point wall);
 
   const Domain& domain_;
   const std::function<void(const std::string&)> tell_;
+  bool told_ = false;
   std::vector<Watched> watched_;
   std::atomic<std::uint32_t> over_{0};
   std::thread thread_;

@@ -74,6 +74,9 @@ class CellServices {
   virtual void sleep(std::chrono::nanoseconds duration) = 0;
   virtual void yield() = 0;
 
+  /// Other cells or tasks run on the calling task's thread, so it must not block. False on a thread that is no task.
+  virtual bool shares_thread() noexcept { return false; }
+
   /// A task that the program spawned itself (or a thread it made) has ended by exit(status); the program's main
   /// task goes on.
   virtual void task_exited(int status) = 0;

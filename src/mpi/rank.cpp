@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "kernel/api.hpp"
+#include "kernel/condition.hpp"
 #include "kernel/program_threads.hpp"
 #include "mpi/comm.hpp"
 #include "mpi/file.hpp"
@@ -267,6 +268,7 @@ void Rank::begin(const Call& call, int level) {
     pending_calls.threads_call = thread_level == MPI_THREAD_MULTIPLE;
   }
   set_phase(Phase::initialized);
+  api::begin_together(api::task(call.name()), call.name());
 }
 
 void Rank::end(const Call& call) {

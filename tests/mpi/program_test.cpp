@@ -72,6 +72,18 @@ TEST_F(MpiProgram, MessagesReachTheirRanksOnAnyNumberOfThreads) {
   }
 }
 
+// One thread carries all ranks, which wait for each other where MPI does not see it.
+TEST_F(MpiProgram, RanksThatShareAThreadRunWhileOneWaitsOrComputes) {
+  EXPECT_EQ(output("mpicc -O2 -Wall -Werror -pthread " MPI_PROGRAMS "/together.c -o together"), "");
+  for (const char* const how : {"begin", "compute", "spin", "synchronize", "fifo", "socket"}) {
+    for (const char* const threads : {"1", "2", "per-cell"}) {
+      EXPECT_EQ(output(std::string("rm -f begun; timeout 60 aprun --threads ") + threads + " -n 4 ./together " + how),
+                "OK\n")
+          << how << ", threads " << threads;
+    }
+  }
+}
+
 TEST_F(MpiProgram, ProcessesOfAHostShareMemory) {
   EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/shared_window.c -o shared"), "");
   const std::string all = "3 of 3 ranks, sum 303, counted 3000\n";

@@ -67,6 +67,11 @@ std::uintptr_t align_down(std::uintptr_t address, std::size_t alignment) noexcep
 
 }  // namespace
 
+Interrupted interrupted(const void* context) noexcept {
+  const greg_t* const registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
+  return {reinterpret_cast<const void*>(registers[REG_RIP]), reinterpret_cast<const char*>(registers[REG_RSP])};
+}
+
 bool call_on_interrupted_stack(int signal, const siginfo_t& info, void* context,
                                void (*handler)(int, siginfo_t*, void*), const char* stack_low) noexcept {
   auto& interrupted = *static_cast<ucontext_t*>(context);

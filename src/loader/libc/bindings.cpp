@@ -32,6 +32,7 @@ std::vector<Binding> join_tables() {
            libc::opened_bindings(),    libc::names_bindings(),
            libc::limits_bindings(),    libc::dl_bindings(),
            libc::start_bindings(),     libc::identity_bindings(),
+           libc::blocking_bindings(),  libc::synchronization_bindings(),
        }) {
     all.insert(all.end(), table.begin(), table.end());
   }

@@ -85,6 +85,8 @@ std::span<const Binding> opened_bindings();
 std::span<const Binding> names_bindings();
 std::span<const Binding> limits_bindings();
 std::span<const Binding> dl_bindings();
+std::span<const Binding> blocking_bindings();
+std::span<const Binding> synchronization_bindings();
 std::span<const Binding> start_bindings();
 std::span<const Binding> identity_bindings();
 

@@ -23,6 +23,7 @@
 #include <ftw.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
@@ -57,6 +58,7 @@
 #include "loader/libc/identity.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/libc/streams.hpp"
+#include "loader/libc/waiting.hpp"
 
 extern "C" {
 int __vasprintf_chk(char**, int, const char*, va_list);
@@ -427,13 +429,15 @@ Outlet* outlet_at(const void* caller, int descriptor) {
 
 ssize_t own_write(int descriptor, const void* bytes, std::size_t count) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  if (outlet == nullptr) return ::write(descriptor, bytes, count);
+  if (outlet == nullptr) return write_in_turn(__builtin_return_address(0), descriptor, bytes, count);
   return write_outlet(*outlet, static_cast<const char*>(bytes), count);
 }
 
 ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  if (outlet == nullptr) return ::writev(descriptor, pieces, count);
+  if (outlet == nullptr) {
+    return await_stream(__builtin_return_address(0), descriptor, POLLOUT) ? ::writev(descriptor, pieces, count) : -1;
+  }
   if (outlet->leads == Outlet::Leads::to_file) return ::writev(outlet->descriptor.get(), pieces, count);
   std::string whole;
   for (int i = 0; i < count; ++i) whole.append(static_cast<const char*>(pieces[i].iov_base), pieces[i].iov_len);
@@ -450,13 +454,17 @@ ssize_t own_pwrite(int descriptor, const void* bytes, std::size_t count, off64_t
 
 ssize_t own_read(int descriptor, void* bytes, std::size_t count) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  if (outlet == nullptr) return ::read(descriptor, bytes, count);
+  if (outlet == nullptr) {
+    return await_stream(__builtin_return_address(0), descriptor, POLLIN) ? ::read(descriptor, bytes, count) : -1;
+  }
   return read_outlet(*outlet, static_cast<char*>(bytes), count);
 }
 
 ssize_t own_read_chk(int descriptor, void* bytes, std::size_t count, std::size_t room) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  if (outlet == nullptr || count > room) return __read_chk(descriptor, bytes, count, room);
+  if (count > room || (outlet == nullptr && await_stream(__builtin_return_address(0), descriptor, POLLIN)))
+    return __read_chk(descriptor, bytes, count, room);
+  if (outlet == nullptr) return -1;
   return read_outlet(*outlet, static_cast<char*>(bytes), count);
 }
 

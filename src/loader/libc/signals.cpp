@@ -305,6 +305,8 @@ int take_pending_signal(Instance& instance, const sigset_t& set) noexcept {
                       [&set](const SignalTable&, int candidate) { return sigismember(&set, candidate) == 1; });
 }
 
+void deliver_pending_signals(Instance& instance) noexcept { deliver_pending(instance); }
+
 unsigned long delivered_signals(Instance& instance) noexcept {
   const std::lock_guard lock(tables_mutex);
   const SignalTable* table = instance.libc().signals.part;

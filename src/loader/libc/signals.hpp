@@ -41,6 +41,8 @@ int change_signal_mask(Instance& instance, int how, const sigset_t* set, sigset_
 sigset_t pending_signals(Instance& instance) noexcept;
 /// Takes one of `set` that is pending; 0: none is.
 int take_pending_signal(Instance& instance, const sigset_t& set) noexcept;
+/// Calls the handlers of signals that have come for the calling flow and are not blocked.
+void deliver_pending_signals(Instance& instance) noexcept;
 /// How many times a handler of the instance was called so far.
 unsigned long delivered_signals(Instance& instance) noexcept;
 

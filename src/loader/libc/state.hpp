@@ -8,6 +8,7 @@
 #pragma once
 
 #include <locale.h>
+#include <pthread.h>
 
 #include <array>
 #include <atomic>
@@ -19,6 +20,7 @@
 #include <optional>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "base/os/descriptor.hpp"
 
@@ -136,6 +138,7 @@ struct LibcState {
   const std::uint32_t number;           ///< Nobody else's, before or after; not 0.
   std::atomic<int> descriptors{0};      ///< That the program has open, as far as is known.
   std::atomic<int> descriptors_max{0};  ///< RLIMIT_NOFILE that it has set; 0: none.
+  std::vector<const pthread_mutex_t*> held_mutexes;  // synchronization.cpp
 
   // --- the rest
   Lazy<GetoptPrivate> getopt;

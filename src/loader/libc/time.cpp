@@ -5,18 +5,15 @@
 // instance's TZ the process's while the call lasts. Where the two are equal, the usual case, that costs a comparison;
 // otherwise libc reads the zone's file once or twice. The process has one lock for this, as libc has itself.
 //
-// Sleep and its relatives let other tasks run. Waiting for descriptors (poll and select with any) stays libc's and
-// keeps the processor; programs that do that use `threads = "per-cell"`.
+// Sleep and its relatives let other tasks run; waits for descriptors are in blocking.cpp.
 //
 // CPU time is the program's own, which the switch measures for those that ask (context.hpp).
 //
 // The other clocks are the system's. A program that reads them again and again waits for a time to come: then others
 // run meanwhile.
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
-#include <sys/select.h>
 #include <sys/time.h>
 #include <sys/times.h>
 #include <threads.h>
@@ -297,47 +294,6 @@ void bound_thrd_yield() {
   }
 }
 
-// Without descriptors these are sleeps in other words. A wait without end stays libc's.
-
-int bound_poll(pollfd* descriptors, nfds_t count, int timeout) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr || count != 0 || timeout < 0) return ::poll(descriptors, count, timeout);
-  sleep_in(*instance, milliseconds(timeout));
-  return 0;
-}
-
-int bound_ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr || count != 0 || timeout == nullptr) return ::ppoll(descriptors, count, timeout, mask);
-  const int error = sleep_for(*instance, *timeout, nullptr);
-  return error == 0 ? 0 : failed(error);
-}
-
-bool has_none(int count, const fd_set* read, const fd_set* write, const fd_set* except) noexcept {
-  return count == 0 || (read == nullptr && write == nullptr && except == nullptr);
-}
-
-int bound_select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr || !has_none(count, read, write, except) || timeout == nullptr || timeout->tv_sec < 0 ||
-      timeout->tv_usec < 0) {
-    return ::select(count, read, write, except, timeout);
-  }
-  sleep_in(*instance, to_duration({timeout->tv_sec, 0}) + microseconds(timeout->tv_usec));
-  *timeout = timeval{};  // as Linux does
-  return 0;
-}
-
-int bound_pselect(int count, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout,
-                  const sigset_t* mask) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr || !has_none(count, read, write, except) || timeout == nullptr) {
-    return ::pselect(count, read, write, except, timeout, mask);
-  }
-  const int error = sleep_for(*instance, *timeout, nullptr);
-  return error == 0 ? 0 : failed(error);
-}
-
 // --- clocks
 
 /// What a program gets for libc's or libstdc++'s function `native`.
@@ -372,12 +328,6 @@ std::span<const Binding> sleep_bindings() {
       bound<::sched_yield, bound_sched_yield>("__sched_yield"),
       bound<::sched_yield, bound_sched_yield>("pthread_yield"),
       Binding::of("thrd_yield", bound_thrd_yield),
-      Binding::of("poll", bound_poll),
-      Binding::of("__poll", bound_poll),
-      Binding::of("ppoll", bound_ppoll),
-      Binding::of("select", bound_select),
-      Binding::of("__select", bound_select),
-      Binding::of("pselect", bound_pselect),
   };
   return table;
 }

@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: MIT
+// Poll, recv, accept, epoll_wait, semop: waits for descriptors and queues, while other cells run.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/msg.h>
+#include <sys/select.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <csignal>
+#include <vector>
+
+#include "loader/libc/bindings.hpp"
+#include "loader/libc/caller.hpp"
+#include "loader/libc/waiting.hpp"
+
+namespace aplib::loader::libc {
+
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+constexpr seconds longest_wait{3'000'000'000};  // more than any program waits, less than a clock can count
+
+nanoseconds duration_of(const timespec& time) noexcept {
+  return seconds(time.tv_sec) >= longest_wait ? nanoseconds(longest_wait)
+                                              : seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
+}
+
+bool is_time(const timespec& time) noexcept {
+  return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000;
+}
+
+/// The switch may have come between, so the place of errno must not be known from before.
+[[gnu::noinline]] int errno_now() noexcept { return errno; }
+[[gnu::noinline]] int failed(int error) noexcept {
+  errno = error;
+  return -1;
+}
+
+}  // namespace
+
+std::optional<WaitClock::time_point> deadline_in(const timespec* time) noexcept {
+  if (time == nullptr) return std::nullopt;
+  return WaitClock::now() + duration_of(*time);
+}
+
+WaitClock::time_point deadline_at(clockid_t clock, const timespec& time) noexcept {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return WaitClock::now() + (duration_of(time) - duration_of(now));
+}
+
+void let_others_run(Instance& instance, nanoseconds pause) noexcept {
+  bool stopped = false;
+  try {
+    if (pause.count() > 0) {
+      instance.services().sleep(pause);
+    } else {
+      instance.services().yield();
+    }
+  } catch (...) {
+    stopped = true;
+  }
+  if (stopped) instance.leave(0, false);
+}
+
+Waited sleep_in_turn(Instance& instance, nanoseconds duration) {
+  if (duration.count() > 0) {
+    instance.services().sleep(duration);
+  } else {
+    instance.services().yield();
+  }
+  return Waited::done;
+}
+
+void Patience::pass(std::optional<WaitClock::time_point> deadline) noexcept {
+  constexpr unsigned looks_at_once = 16;
+  constexpr nanoseconds shortest = microseconds(20);
+  constexpr nanoseconds longest = milliseconds(5);
+  constexpr int share = 8;
+  if (looks_ == 0) since_ = WaitClock::now();
+  nanoseconds pause{0};
+  if (++looks_ > looks_at_once) {
+    const WaitClock::time_point now = WaitClock::now();
+    pause = std::clamp<nanoseconds>((now - since_) / share, shortest, longest);
+    if (deadline) pause = std::clamp<nanoseconds>(*deadline - now, nanoseconds(0), pause);
+  }
+  let_others_run(instance_, pause);
+  deliver_pending_signals(instance_);
+}
+
+namespace {
+
+bool is_ready(int descriptor, short events) noexcept {
+  pollfd one{descriptor, events, 0};
+  return ::poll(&one, 1, 0) != 0;
+}
+
+bool never_blocks(int descriptor) noexcept {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  return flags < 0 || (flags & O_NONBLOCK) != 0;
+}
+
+}  // namespace
+
+bool await_descriptor(Instance& instance, int descriptor, short events) noexcept {
+  if (is_ready(descriptor, events) || never_blocks(descriptor)) return true;
+  std::optional<WaitClock::time_point> deadline;  // the call itself says that it is over
+  timeval limit{};
+  socklen_t bytes = sizeof limit;
+  if (::getsockopt(descriptor, SOL_SOCKET, (events & POLLIN) != 0 ? SO_RCVTIMEO : SO_SNDTIMEO, &limit, &bytes) == 0 &&
+      (limit.tv_sec != 0 || limit.tv_usec != 0))
+    deadline = WaitClock::now() + seconds(limit.tv_sec) + microseconds(limit.tv_usec);
+  const Waited how = wait_in_turn(instance, deadline, true, [&] { return is_ready(descriptor, events); });
+  if (how == Waited::interrupted) failed(EINTR);
+  return how != Waited::interrupted;
+}
+
+namespace {
+
+/// The instance that calls, where it must not block its thread; else null.
+Instance* sharing(const void* caller) noexcept {
+  Instance* const instance = calling(caller);
+  return instance != nullptr && instance->services().shares_thread() ? instance : nullptr;
+}
+
+/// The same where the descriptor may make it wait, as files do not.
+Instance* sharing(const void* caller, int descriptor) noexcept {
+  Instance* const instance = sharing(caller);
+  struct stat found {};
+  if (instance == nullptr || ::fstat(descriptor, &found) != 0) return nullptr;
+  return S_ISFIFO(found.st_mode) || S_ISSOCK(found.st_mode) || S_ISCHR(found.st_mode) ? instance : nullptr;
+}
+
+}  // namespace
+
+bool await_stream(const void* caller, int descriptor, short events) noexcept {
+  Instance* const instance = sharing(caller, descriptor);
+  return instance == nullptr || await_descriptor(*instance, descriptor, events);
+}
+
+namespace {
+
+/// `look`, an int(): as poll() with no time. Its result, when that is not 0, the time is over, or a handler has run.
+template <class Look>
+int poll_in_turn(Instance& instance, std::optional<WaitClock::time_point> deadline, Look look) {
+  int found = 0;
+  const Waited how = wait_in_turn(instance, deadline, true, [&] { return (found = look()) != 0; });
+  return how == Waited::interrupted ? failed(EINTR) : found;
+}
+
+/// A look without time: a loop of them waits for what others do.
+template <class Look>
+int look_once(const void* caller, Look look) {
+  const int found = look();
+  Instance* const instance = found == 0 ? sharing(caller) : nullptr;
+  TaskContext* const context = here();
+  if (instance == nullptr || context == nullptr || !context->clock_reads.spin()) return found;
+  let_others_run(*instance, nanoseconds(0));
+  return look();
+}
+
+std::optional<WaitClock::time_point> deadline_in(int milliseconds_left) noexcept {
+  if (milliseconds_left < 0) return std::nullopt;
+  return WaitClock::now() + milliseconds(milliseconds_left);
+}
+
+// Without descriptors these are sleeps in other words.
+
+template <class Duration>
+int sleep_in(Instance& instance, Duration duration) {
+  return sleep_in_turn(instance, duration) == Waited::interrupted ? failed(EINTR) : 0;
+}
+
+int bound_poll(pollfd* descriptors, nfds_t count, int timeout) {
+  const void* const caller = __builtin_return_address(0);
+  if (Instance* const instance = count == 0 && timeout >= 0 ? calling(caller) : nullptr)
+    return sleep_in(*instance, milliseconds(timeout));
+  const auto look = [=] { return ::poll(descriptors, count, 0); };
+  if (timeout == 0) return look_once(caller, look);
+  Instance* const instance = sharing(caller);
+  if (instance == nullptr) return ::poll(descriptors, count, timeout);
+  return poll_in_turn(*instance, deadline_in(timeout), look);
+}
+
+/// Bound functions that replace the flow's mask while they wait do so here.
+class MaskWhile {
+ public:
+  MaskWhile(Instance& instance, const sigset_t* mask) : instance_(instance), changes_(mask != nullptr) {
+    if (changes_) change_signal_mask(instance, SIG_SETMASK, mask, &before_);
+  }
+  ~MaskWhile() {
+    if (changes_) change_signal_mask(instance_, SIG_SETMASK, &before_, nullptr);
+  }
+  MaskWhile(const MaskWhile&) = delete;
+  MaskWhile& operator=(const MaskWhile&) = delete;
+
+ private:
+  Instance& instance_;
+  const bool changes_;
+  sigset_t before_{};
+};
+
+int bound_ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* mask) {
+  if (Instance* const sleeper = count == 0 && timeout != nullptr ? calling(__builtin_return_address(0)) : nullptr) {
+    if (!is_time(*timeout)) return failed(EINVAL);
+    const MaskWhile masked(*sleeper, mask);
+    return sleep_in(*sleeper, duration_of(*timeout));
+  }
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr) return ::ppoll(descriptors, count, timeout, nullptr);
+  const MaskWhile masked(*instance, mask);
+  return poll_in_turn(*instance, libc::deadline_in(timeout), [=] { return ::poll(descriptors, count, 0); });
+}
+
+/// The sets as the caller has given them, for every look changes them.
+class Sets {
+ public:
+  Sets(int count, fd_set* read, fd_set* write, fd_set* except)
+      : count_(count), places_{read, write, except}, bytes_(bytes_of(count)) {
+    for (fd_set* const each : places_) {
+      const char* const first = reinterpret_cast<const char*>(each);
+      if (each != nullptr) asked_.insert(asked_.end(), first, first + bytes_);
+    }
+  }
+  int look() {
+    const char* from = asked_.data();
+    for (fd_set* const each : places_) {
+      if (each == nullptr) continue;
+      std::copy_n(from, bytes_, reinterpret_cast<char*>(each));
+      from += bytes_;
+    }
+    timeval none{};
+    return ::select(count_, places_[0], places_[1], places_[2], &none);
+  }
+
+ private:
+  static std::size_t bytes_of(int count) noexcept {  // programs with many descriptors give longer ones
+    constexpr std::size_t bits = 8 * sizeof(fd_mask);
+    return count > 0 ? (static_cast<std::size_t>(count) + bits - 1) / bits * sizeof(fd_mask) : 0;
+  }
+
+  const int count_;
+  fd_set* const places_[3];
+  const std::size_t bytes_;
+  std::vector<char> asked_;
+};
+
+bool has_none(int count, const fd_set* read, const fd_set* write, const fd_set* except) noexcept {
+  return count == 0 || (read == nullptr && write == nullptr && except == nullptr);
+}
+
+int bound_select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
+  const void* const caller = __builtin_return_address(0);
+  const bool sleeps = timeout != nullptr && timeout->tv_sec >= 0 && timeout->tv_usec >= 0;
+  if (Instance* const instance = sleeps && has_none(count, read, write, except) ? calling(caller) : nullptr) {
+    const int result = sleep_in(*instance, duration_of({timeout->tv_sec, 0}) + microseconds(timeout->tv_usec));
+    if (result == 0) *timeout = timeval{};  // as Linux does
+    return result;
+  }
+  if (timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_usec == 0) {
+    Sets sets(count, read, write, except);
+    return look_once(caller, [&] { return sets.look(); });
+  }
+  Instance* const instance = sharing(caller);
+  if (instance == nullptr || (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_usec < 0)))
+    return ::select(count, read, write, except, timeout);
+  Sets sets(count, read, write, except);
+  std::optional<WaitClock::time_point> deadline;
+  if (timeout != nullptr) {
+    const timespec time{timeout->tv_sec, timeout->tv_usec * 1000};
+    deadline = libc::deadline_in(&time);
+  }
+  const int found = poll_in_turn(*instance, deadline, [&] { return sets.look(); });
+  if (deadline) {  // as Linux does
+    const auto left = std::max(*deadline - WaitClock::now(), WaitClock::duration(0));
+    *timeout = {std::chrono::duration_cast<seconds>(left).count(),
+                std::chrono::duration_cast<microseconds>(left % seconds(1)).count()};
+  }
+  return found;
+}
+
+int bound_pselect(int count, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout,
+                  const sigset_t* mask) {
+  const bool sleeps = timeout != nullptr && has_none(count, read, write, except);
+  if (Instance* const sleeper = sleeps ? calling(__builtin_return_address(0)) : nullptr) {
+    if (!is_time(*timeout)) return failed(EINVAL);
+    const MaskWhile masked(*sleeper, mask);
+    return sleep_in(*sleeper, duration_of(*timeout));
+  }
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr) return ::pselect(count, read, write, except, timeout, nullptr);
+  const MaskWhile masked(*instance, mask);
+  Sets sets(count, read, write, except);
+  return poll_in_turn(*instance, libc::deadline_in(timeout), [&] { return sets.look(); });
+}
+
+int bound_epoll_wait(int descriptor, epoll_event* events, int room, int timeout) {
+  const void* const caller = __builtin_return_address(0);
+  const auto look = [=] { return ::epoll_wait(descriptor, events, room, 0); };
+  if (timeout == 0) return look_once(caller, look);
+  Instance* const instance = sharing(caller);
+  if (instance == nullptr) return ::epoll_wait(descriptor, events, room, timeout);
+  return poll_in_turn(*instance, deadline_in(timeout), look);
+}
+
+int bound_epoll_pwait(int descriptor, epoll_event* events, int room, int timeout, const sigset_t* mask) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr) return ::epoll_wait(descriptor, events, room, timeout);
+  const MaskWhile masked(*instance, mask);
+  return poll_in_turn(*instance, deadline_in(timeout), [=] { return ::epoll_wait(descriptor, events, room, 0); });
+}
+
+// --- sockets
+
+/// What `caller` gets for libc's `native`, once it need not wait.
+template <auto native, short events, class Type = decltype(plain(native))>
+struct Socket;
+template <auto native, short events, class Result, class... Args>
+struct Socket<native, events, Function<Result, int, Args...>> {
+  static Result call(int descriptor, Args... args) {
+    Instance* const instance = sharing(__builtin_return_address(0));
+    if (instance != nullptr && !await_descriptor(*instance, descriptor, events)) return -1;
+    return native(descriptor, args...);
+  }
+};
+
+bool waits(int flags) noexcept { return (flags & MSG_DONTWAIT) == 0; }
+
+ssize_t bound_recv(int descriptor, void* bytes, std::size_t count, int flags) {
+  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance != nullptr && !await_descriptor(*instance, descriptor, POLLIN)) return -1;
+  return ::recv(descriptor, bytes, count, flags);
+}
+
+ssize_t bound_recvfrom(int descriptor, void* bytes, std::size_t count, int flags, sockaddr* from, socklen_t* length) {
+  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance != nullptr && !await_descriptor(*instance, descriptor, POLLIN)) return -1;
+  return ::recvfrom(descriptor, bytes, count, flags, from, length);
+}
+
+ssize_t bound_recvmsg(int descriptor, msghdr* message, int flags) {
+  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance != nullptr && !await_descriptor(*instance, descriptor, POLLIN)) return -1;
+  return ::recvmsg(descriptor, message, flags);
+}
+
+/// Of a stream: part by part, for the rest may need a reader that this thread carries.
+template <class Send>
+ssize_t send_in_turn(Instance& instance, int descriptor, const void* bytes, std::size_t count, Send send) {
+  std::size_t done = 0;
+  while (true) {
+    if (!await_descriptor(instance, descriptor, POLLOUT)) break;
+    const ssize_t sent = send(static_cast<const char*>(bytes) + done, count - done);
+    if (sent < 0 && errno_now() == EAGAIN && !never_blocks(descriptor)) {
+      let_others_run(instance, microseconds(20));
+      continue;
+    }
+    if (sent < 0) break;
+    done += static_cast<std::size_t>(sent);
+    if (done >= count || never_blocks(descriptor)) return static_cast<ssize_t>(done);
+  }
+  return done != 0 ? static_cast<ssize_t>(done) : -1;
+}
+
+}  // namespace
+
+ssize_t write_in_turn(const void* caller, int descriptor, const void* bytes, std::size_t count) {
+  constexpr std::size_t taken_at_once = PIPE_BUF;  // by a pipe that is ready
+  Instance* const instance = sharing(caller, descriptor);
+  if (instance == nullptr || never_blocks(descriptor)) return ::write(descriptor, bytes, count);
+  return send_in_turn(*instance, descriptor, bytes, count, [=](const char* rest, std::size_t length) {
+    return ::write(descriptor, rest, std::min(length, taken_at_once));
+  });
+}
+
+namespace {
+
+ssize_t bound_send(int descriptor, const void* bytes, std::size_t count, int flags) {
+  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance == nullptr) return ::send(descriptor, bytes, count, flags);
+  return send_in_turn(*instance, descriptor, bytes, count, [=](const char* rest, std::size_t length) {
+    return ::send(descriptor, rest, length, flags | MSG_DONTWAIT);
+  });
+}
+
+ssize_t bound_sendmsg(int descriptor, const msghdr* message, int flags) {
+  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance != nullptr && !await_descriptor(*instance, descriptor, POLLOUT)) return -1;
+  return ::sendmsg(descriptor, message, flags);
+}
+
+// --- System V's semaphores and messages
+
+template <class Try>
+int try_in_turn(Instance& instance, std::optional<WaitClock::time_point> deadline, int none, Try attempt) {
+  ssize_t result = 0;
+  const Waited how = wait_in_turn(instance, deadline, true, [&] {
+    result = attempt();
+    return result >= 0 || errno_now() != none;
+  });
+  if (how == Waited::interrupted) return failed(EINTR);
+  return static_cast<int>(result);
+}
+
+int semaphores_in_turn(Instance& instance, int set, const sembuf* operations, std::size_t count,
+                       std::optional<WaitClock::time_point> deadline) {
+  std::vector<sembuf> all(operations, operations + count);
+  for (sembuf& each : all) each.sem_flg = static_cast<short>(each.sem_flg | IPC_NOWAIT);
+  return try_in_turn(instance, deadline, EAGAIN, [&] { return ::semop(set, all.data(), all.size()); });
+}
+
+bool is_without_wait(const sembuf* operations, std::size_t count) noexcept {
+  return std::any_of(operations, operations + count,
+                     [](const sembuf& each) { return (each.sem_flg & IPC_NOWAIT) != 0; });
+}
+
+int bound_semop(int set, sembuf* operations, std::size_t count) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr || is_without_wait(operations, count)) return ::semop(set, operations, count);
+  return semaphores_in_turn(*instance, set, operations, count, std::nullopt);
+}
+
+int bound_semtimedop(int set, sembuf* operations, std::size_t count, const timespec* timeout) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr || is_without_wait(operations, count)) return ::semtimedop(set, operations, count, timeout);
+  return semaphores_in_turn(*instance, set, operations, count, libc::deadline_in(timeout));
+}
+
+ssize_t bound_msgrcv(int queue, void* message, std::size_t bytes, long type, int flags) {
+  Instance* const instance = (flags & IPC_NOWAIT) == 0 ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance == nullptr) return ::msgrcv(queue, message, bytes, type, flags);
+  return try_in_turn(*instance, std::nullopt, ENOMSG,
+                     [=] { return ::msgrcv(queue, message, bytes, type, flags | IPC_NOWAIT); });
+}
+
+int bound_msgsnd(int queue, const void* message, std::size_t bytes, int flags) {
+  Instance* const instance = (flags & IPC_NOWAIT) == 0 ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance == nullptr) return ::msgsnd(queue, message, bytes, flags);
+  return try_in_turn(*instance, std::nullopt, EAGAIN,
+                     [=] { return ::msgsnd(queue, message, bytes, flags | IPC_NOWAIT); });
+}
+
+// --- children
+
+int bound_waitid(idtype_t kind, id_t id, siginfo_t* info, int options) {
+  Instance* const instance = (options & WNOHANG) == 0 ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance == nullptr) return ::waitid(kind, id, info, options);
+  siginfo_t found{};
+  int result = 0;
+  const Waited how = wait_in_turn(*instance, std::nullopt, true, [&] {
+    found.si_pid = 0;
+    result = ::waitid(kind, id, &found, options | WNOHANG);
+    return result != 0 || found.si_pid != 0;
+  });
+  if (how == Waited::interrupted) return failed(EINTR);
+  if (info != nullptr) *info = found;
+  return result;
+}
+
+}  // namespace
+
+std::span<const Binding> blocking_bindings() {
+  static const Binding table[] = {
+      Binding::of("poll", bound_poll),
+      Binding::of("__poll", bound_poll),
+      Binding::of("ppoll", bound_ppoll),
+      Binding::of("select", bound_select),
+      Binding::of("__select", bound_select),
+      Binding::of("pselect", bound_pselect),
+      Binding::of("epoll_wait", bound_epoll_wait),
+      Binding::of("epoll_pwait", bound_epoll_pwait),
+      Binding::of("recv", bound_recv),
+      Binding::of("recvfrom", bound_recvfrom),
+      Binding::of("recvmsg", bound_recvmsg),
+      Binding::of("send", bound_send),
+      Binding::of("sendmsg", bound_sendmsg),
+      Binding::of("accept", Socket<::accept, POLLIN>::call),
+      Binding::of("accept4", Socket<::accept4, POLLIN>::call),
+      Binding::of("semop", bound_semop),
+      Binding::of("semtimedop", bound_semtimedop),
+      Binding::of("msgrcv", bound_msgrcv),
+      Binding::of("msgsnd", bound_msgsnd),
+      Binding::of("waitid", bound_waitid),
+  };
+  return table;
+}
+
+}  // namespace aplib::loader::libc

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: MIT
+// Semaphores, mutexes, condition variables, barriers and locks of POSIX, which ranks of a host share by memory, and the
+// ends of threads. Who would have to wait lets other cells run instead. Where there is nothing to wait for, the native
+// call does all of it.
+//
+// A condition variable may wake for no reason, so a wait here is a pause without the mutex. Nothing but the native call
+// can arrive at a barrier, so a thread of ours does that for the task.
+//
+// The C library knows the owner of a recursive or error-checking mutex by its thread, and cells share threads. So of
+// those that processes share, each program remembers what it holds.
+#include <pthread.h>
+#include <semaphore.h>
+#include <threads.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/os/thread.hpp"
+#include "loader/libc/bindings.hpp"
+#include "loader/libc/caller.hpp"
+#include "loader/libc/waiting.hpp"
+
+namespace aplib::loader::libc {
+
+namespace {
+
+using Deadline = std::optional<WaitClock::time_point>;
+
+[[gnu::noinline]] int errno_now() noexcept { return errno; }
+[[gnu::noinline]] int failed(int error) noexcept {
+  errno = error;
+  return -1;
+}
+
+Instance* sharing(const void* caller) noexcept {
+  Instance* const instance = calling(caller);
+  return instance != nullptr && instance->services().shares_thread() ? instance : nullptr;
+}
+
+bool is_time(const timespec& time) noexcept { return time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
+
+/// An absolute time of `clock`; EINVAL: it is none.
+int find_deadline(clockid_t clock, const timespec* time, Deadline& deadline) noexcept {
+  if (time == nullptr || !is_time(*time)) return EINVAL;
+  deadline = deadline_at(clock, *time);
+  return 0;
+}
+
+/// `attempt`, an int(): EBUSY: not now.
+template <class Attempt>
+int lock_in_turn(Instance& instance, Deadline deadline, Attempt attempt) {
+  int result = 0;
+  const Waited how = wait_in_turn(instance, deadline, false, [&] { return (result = attempt()) != EBUSY; });
+  return how == Waited::late ? ETIMEDOUT : result;
+}
+
+// ---------------------------------------------------------------- semaphores
+
+int semaphore_in_turn(Instance& instance, sem_t* semaphore, Deadline deadline) {
+  int result = 0;
+  const Waited how = wait_in_turn(instance, deadline, true, [&] {
+    result = ::sem_trywait(semaphore);
+    return result == 0 || errno_now() != EAGAIN;
+  });
+  if (how == Waited::late) return failed(ETIMEDOUT);
+  return how == Waited::interrupted ? failed(EINTR) : result;
+}
+
+int bound_sem_wait(sem_t* semaphore) {
+  if (::sem_trywait(semaphore) == 0) return 0;
+  Instance* const instance = sharing(__builtin_return_address(0));
+  return instance != nullptr ? semaphore_in_turn(*instance, semaphore, std::nullopt) : ::sem_wait(semaphore);
+}
+
+int bound_sem_clockwait(sem_t* semaphore, clockid_t clock, const timespec* time) {
+  if (::sem_trywait(semaphore) == 0) return 0;
+  Instance* const instance = sharing(__builtin_return_address(0));
+  Deadline deadline;
+  if (instance == nullptr || find_deadline(clock, time, deadline) != 0) return ::sem_clockwait(semaphore, clock, time);
+  return semaphore_in_turn(*instance, semaphore, deadline);
+}
+
+int bound_sem_timedwait(sem_t* semaphore, const timespec* time) {
+  if (::sem_trywait(semaphore) == 0) return 0;
+  Instance* const instance = sharing(__builtin_return_address(0));
+  Deadline deadline;
+  if (instance == nullptr || find_deadline(CLOCK_REALTIME, time, deadline) != 0)
+    return ::sem_timedwait(semaphore, time);
+  return semaphore_in_turn(*instance, semaphore, deadline);
+}
+
+// ---------------------------------------------------------------- mutexes
+
+/// Of a process-shared mutex whose kind asks who owns it (glibc: bit 7 of the kind; recursive 1, error-checking 2,
+/// robust bit 4).
+bool is_shared_and_owned(const pthread_mutex_t* mutex) noexcept {
+  constexpr int shared = 0x80;
+  constexpr int owned = 0x13;
+  const int kind = mutex->__data.__kind;
+  return (kind & shared) != 0 && (kind & owned) != 0;
+}
+
+/// Those that the instance holds, by address; a recursive one as often as it is locked.
+using Held = std::vector<const pthread_mutex_t*>;
+
+/// The thread owns the mutex for another cell.
+bool is_held_by_neighbour(Instance& instance, const pthread_mutex_t* mutex) noexcept {
+  if (mutex->__data.__owner != ::gettid()) return false;
+  const Held& held = instance.libc().held_mutexes;
+  return std::ranges::find(held, mutex) == held.end();
+}
+
+int lock_owned(Instance& instance, pthread_mutex_t* mutex, Deadline deadline) {
+  const auto is_own = [&] { return mutex->__data.__owner == ::gettid() && !is_held_by_neighbour(instance, mutex); };
+  const int result = is_own() ? ::pthread_mutex_lock(mutex) : lock_in_turn(instance, deadline, [&] {
+    return is_held_by_neighbour(instance, mutex) ? EBUSY : ::pthread_mutex_trylock(mutex);
+  });
+  if (result == 0 || result == EOWNERDEAD) instance.libc().held_mutexes.push_back(mutex);
+  return result;
+}
+
+int lock_mutex(const void* caller, pthread_mutex_t* mutex) noexcept {
+  if (is_shared_and_owned(mutex)) [[unlikely]] {
+    Instance* const instance = sharing(caller);
+    return instance != nullptr ? lock_owned(*instance, mutex, std::nullopt) : ::pthread_mutex_lock(mutex);
+  }
+  if (const int result = ::pthread_mutex_trylock(mutex); result != EBUSY) return result;
+  Instance* const instance = sharing(caller);
+  if (instance == nullptr) return ::pthread_mutex_lock(mutex);
+  if (mutex->__data.__owner == ::gettid() && (mutex->__data.__kind & 3) == PTHREAD_MUTEX_ERRORCHECK) return EDEADLK;
+  return lock_in_turn(*instance, std::nullopt, [=] { return ::pthread_mutex_trylock(mutex); });
+}
+
+int bound_mutex_lock(pthread_mutex_t* mutex) { return lock_mutex(__builtin_return_address(0), mutex); }
+
+int bound_mutex_trylock(pthread_mutex_t* mutex) {
+  Instance* const instance = is_shared_and_owned(mutex) ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance == nullptr) return ::pthread_mutex_trylock(mutex);
+  if (is_held_by_neighbour(*instance, mutex)) return EBUSY;
+  const int result = ::pthread_mutex_trylock(mutex);
+  if (result == 0 || result == EOWNERDEAD) instance->libc().held_mutexes.push_back(mutex);
+  return result;
+}
+
+int unlock_mutex(const void* caller, pthread_mutex_t* mutex) noexcept {
+  if (is_shared_and_owned(mutex)) [[unlikely]] {
+    if (Instance* const instance = calling(caller)) {
+      if (mutex->__data.__owner == ::gettid() && is_held_by_neighbour(*instance, mutex) &&
+          instance->services().shares_thread())
+        return EPERM;
+      Held& held = instance->libc().held_mutexes;
+      if (const auto found = std::ranges::find(held, mutex); found != held.end()) held.erase(found);
+    }
+  }
+  return ::pthread_mutex_unlock(mutex);
+}
+
+int bound_mutex_unlock(pthread_mutex_t* mutex) { return unlock_mutex(__builtin_return_address(0), mutex); }
+
+int bound_mutex_clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* time) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  Deadline deadline;
+  if (instance == nullptr || find_deadline(clock, time, deadline) != 0)
+    return ::pthread_mutex_clocklock(mutex, clock, time);
+  if (is_shared_and_owned(mutex)) return lock_owned(*instance, mutex, deadline);
+  return lock_in_turn(*instance, deadline, [=] { return ::pthread_mutex_trylock(mutex); });
+}
+
+int bound_mutex_timedlock(pthread_mutex_t* mutex, const timespec* time) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  Deadline deadline;
+  if (instance == nullptr || find_deadline(CLOCK_REALTIME, time, deadline) != 0)
+    return ::pthread_mutex_timedlock(mutex, time);
+  if (is_shared_and_owned(mutex)) return lock_owned(*instance, mutex, deadline);
+  return lock_in_turn(*instance, deadline, [=] { return ::pthread_mutex_trylock(mutex); });
+}
+
+int bound_mtx_lock(mtx_t* mutex) {
+  const int result = lock_mutex(__builtin_return_address(0), reinterpret_cast<pthread_mutex_t*>(mutex));
+  return result == 0 ? thrd_success : thrd_error;
+}
+
+// ---------------------------------------------------------------- condition variables
+
+/// The last condition that the flow has waited for: a program that finds it unmet comes back at once.
+struct LastCondition {
+  const pthread_cond_t* condition;
+  WaitClock::time_point since;
+  WaitClock::time_point returned;
+};
+
+/// How long to be away this time: as Patience has it, over all waits for one condition.
+std::chrono::nanoseconds pause_for(LastCondition& last, const pthread_cond_t* condition) noexcept {
+  using namespace std::chrono_literals;
+  constexpr auto at_once = 20us;
+  const WaitClock::time_point now = WaitClock::now();
+  if (last.condition != condition || now - last.returned > 100us) last = {condition, now, now};
+  const auto waited = now - last.since;
+  return waited < at_once ? 0ns : std::clamp<std::chrono::nanoseconds>(waited / 8, at_once, 5ms);
+}
+
+int condition_in_turn(const void* caller, Instance& instance, pthread_cond_t* condition, pthread_mutex_t* mutex,
+                      Deadline deadline) noexcept {
+  constinit static thread_local LastCondition last{};  // a hint: of another cell's it is none
+  if (const int error = unlock_mutex(caller, mutex); error != 0) return error;
+  const bool late = deadline && WaitClock::now() >= *deadline;
+  if (!late) {
+    std::chrono::nanoseconds pause = pause_for(last, condition);
+    if (deadline) pause = std::clamp<std::chrono::nanoseconds>(*deadline - WaitClock::now(), {}, pause);
+    let_others_run(instance, pause);
+    deliver_pending_signals(instance);
+  }
+  if (const int error = lock_mutex(caller, mutex); error != 0) return error;
+  return late ? ETIMEDOUT : 0;
+}
+
+int wait_for_condition(const void* caller, pthread_cond_t* condition, pthread_mutex_t* mutex) noexcept {
+  Instance* const instance = sharing(caller);
+  if (instance == nullptr) return ::pthread_cond_wait(condition, mutex);
+  return condition_in_turn(caller, *instance, condition, mutex, std::nullopt);
+}
+
+int bound_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
+  return wait_for_condition(__builtin_return_address(0), condition, mutex);
+}
+
+/// std::condition_variable::wait(std::unique_lock<std::mutex>&)
+void bound_condition_wait(std::condition_variable* condition, std::unique_lock<std::mutex>* lock) {
+  wait_for_condition(__builtin_return_address(0), condition->native_handle(), lock->mutex()->native_handle());
+}
+
+int bound_cnd_wait(cnd_t* condition, mtx_t* mutex) {
+  const int error = wait_for_condition(__builtin_return_address(0), reinterpret_cast<pthread_cond_t*>(condition),
+                                       reinterpret_cast<pthread_mutex_t*>(mutex));
+  return error == 0 ? thrd_success : thrd_error;
+}
+
+/// The clock of its timed waits (glibc: bit 1 of the field that has the number of references).
+clockid_t clock_of(const pthread_cond_t* condition) noexcept {
+  return (condition->__data.__wrefs & 2U) != 0 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+}
+
+int bound_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* time) {
+  const void* const caller = __builtin_return_address(0);
+  Instance* const instance = sharing(caller);
+  Deadline deadline;
+  if (instance == nullptr || find_deadline(clock_of(condition), time, deadline) != 0)
+    return ::pthread_cond_timedwait(condition, mutex, time);
+  return condition_in_turn(caller, *instance, condition, mutex, deadline);
+}
+
+int bound_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* time) {
+  const void* const caller = __builtin_return_address(0);
+  Instance* const instance = sharing(caller);
+  Deadline deadline;
+  if (instance == nullptr || find_deadline(clock, time, deadline) != 0)
+    return ::pthread_cond_clockwait(condition, mutex, clock, time);
+  return condition_in_turn(caller, *instance, condition, mutex, deadline);
+}
+
+// ---------------------------------------------------------------- locks for readers and writers, spin locks
+
+template <auto native, auto attempt, class Lock>
+int lock_or_wait(const void* caller, Lock* lock) noexcept {
+  if (const int result = attempt(lock); result != EBUSY) return result;
+  Instance* const instance = sharing(caller);
+  return instance == nullptr ? native(lock) : lock_in_turn(*instance, std::nullopt, [=] { return attempt(lock); });
+}
+
+int bound_rdlock(pthread_rwlock_t* lock) {
+  return lock_or_wait<::pthread_rwlock_rdlock, ::pthread_rwlock_tryrdlock>(__builtin_return_address(0), lock);
+}
+int bound_wrlock(pthread_rwlock_t* lock) {
+  return lock_or_wait<::pthread_rwlock_wrlock, ::pthread_rwlock_trywrlock>(__builtin_return_address(0), lock);
+}
+int bound_spin_lock(pthread_spinlock_t* lock) {
+  if (const int result = ::pthread_spin_trylock(lock); result != EBUSY) return result;
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr) return ::pthread_spin_lock(lock);
+  return lock_in_turn(*instance, std::nullopt, [=] { return ::pthread_spin_trylock(lock); });
+}
+
+template <auto native, auto attempt>
+int lock_in_time(const void* caller, pthread_rwlock_t* lock, const timespec* time) noexcept {
+  Instance* const instance = sharing(caller);
+  Deadline deadline;
+  if (instance == nullptr || find_deadline(CLOCK_REALTIME, time, deadline) != 0) return native(lock, time);
+  return lock_in_turn(*instance, deadline, [=] { return attempt(lock); });
+}
+
+int bound_timedrdlock(pthread_rwlock_t* lock, const timespec* time) {
+  return lock_in_time<::pthread_rwlock_timedrdlock, ::pthread_rwlock_tryrdlock>(__builtin_return_address(0), lock,
+                                                                                time);
+}
+int bound_timedwrlock(pthread_rwlock_t* lock, const timespec* time) {
+  return lock_in_time<::pthread_rwlock_timedwrlock, ::pthread_rwlock_trywrlock>(__builtin_return_address(0), lock,
+                                                                                time);
+}
+
+// ---------------------------------------------------------------- barriers
+
+/// Who arrives for a task. It outlives a task that the machine's end takes away.
+struct Arrival {
+  std::atomic<bool> over{false};
+  int result = 0;
+};
+
+int arrive_in_turn(Instance& instance, pthread_barrier_t* barrier) noexcept {
+  std::shared_ptr<Arrival> arrival;
+  try {
+    arrival = std::make_shared<Arrival>();
+    const WithoutProgramContext without;
+    os::quiet_thread("aplib-barrier", [arrival, barrier] {
+      arrival->result = ::pthread_barrier_wait(barrier);
+      arrival->over.store(true, std::memory_order_release);  // release: the result
+    }).detach();
+  } catch (const std::exception&) {  // no thread can be had
+    return ::pthread_barrier_wait(barrier);
+  }
+  wait_in_turn(instance, std::nullopt, false, [&] {
+    return arrival->over.load(std::memory_order_acquire);  // acquire: the result
+  });
+  return arrival->result;
+}
+
+int bound_barrier_wait(pthread_barrier_t* barrier) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  return instance != nullptr ? arrive_in_turn(*instance, barrier) : ::pthread_barrier_wait(barrier);
+}
+
+// ---------------------------------------------------------------- the ends of threads
+
+int bound_join(pthread_t thread, void** result) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr || pthread_equal(thread, pthread_self()) != 0) return ::pthread_join(thread, result);
+  return lock_in_turn(*instance, std::nullopt, [=] { return ::pthread_tryjoin_np(thread, result); });
+}
+
+/// std::thread::join()
+void bound_thread_join(std::thread* thread) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr || !thread->joinable() || thread->get_id() == std::this_thread::get_id())
+    return thread->join();
+  const pthread_t id = thread->native_handle();
+  const int error = lock_in_turn(*instance, std::nullopt, [=] { return ::pthread_tryjoin_np(id, nullptr); });
+  if (error != 0) throw std::system_error(error, std::generic_category());
+  ::new (thread) std::thread;  // as one that has been joined
+}
+
+}  // namespace
+
+std::span<const Binding> synchronization_bindings() {
+  static const Binding table[] = {
+      Binding::of("sem_wait", bound_sem_wait),
+      Binding::of("sem_timedwait", bound_sem_timedwait),
+      Binding::of("sem_clockwait", bound_sem_clockwait),
+      Binding::of("pthread_mutex_lock", bound_mutex_lock),
+      Binding::of("pthread_mutex_trylock", bound_mutex_trylock),
+      Binding::of("pthread_mutex_unlock", bound_mutex_unlock),
+      Binding::of("pthread_mutex_timedlock", bound_mutex_timedlock),
+      Binding::of("pthread_mutex_clocklock", bound_mutex_clocklock),
+      Binding::of("mtx_lock", bound_mtx_lock),
+      Binding::of("pthread_cond_wait", bound_cond_wait),
+      Binding::of("pthread_cond_timedwait", bound_cond_timedwait),
+      Binding::of("pthread_cond_clockwait", bound_cond_clockwait),
+      Binding::of("_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE", bound_condition_wait),
+      Binding::of("cnd_wait", bound_cnd_wait),
+      Binding::of("pthread_rwlock_rdlock", bound_rdlock),
+      Binding::of("pthread_rwlock_wrlock", bound_wrlock),
+      Binding::of("pthread_rwlock_timedrdlock", bound_timedrdlock),
+      Binding::of("pthread_rwlock_timedwrlock", bound_timedwrlock),
+      Binding::of("pthread_spin_lock", bound_spin_lock),
+      Binding::of("pthread_barrier_wait", bound_barrier_wait),
+      Binding::of("pthread_join", bound_join),
+      Binding::of("_ZNSt6thread4joinEv", bound_thread_join),
+  };
+  return table;
+}
+
+}  // namespace aplib::loader::libc

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// How bound functions wait for what the system, another process or another cell brings about. A call that would block
+// the thread stops all cells that the thread carries, perhaps the one that is waited for. So a task tries, lets others
+// run, and looks again, first at once, then at intervals that grow with the wait: at most an eighth of it is lost.
+// Where the caller has its thread for itself, it blocks as ever.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <optional>
+
+#include "loader/instance.hpp"
+#include "loader/libc/signals.hpp"
+
+namespace aplib::loader::libc {
+
+using WaitClock = std::chrono::steady_clock;
+
+/// The point of time that is `time` away; null: none.
+std::optional<WaitClock::time_point> deadline_in(const timespec* time) noexcept;
+/// `time` of `clock` as a point of ours, as things are now.
+WaitClock::time_point deadline_at(clockid_t clock, const timespec& time) noexcept;
+
+/// Lets others run: at once, and for a pause when it is positive. What stops the machine leaves the program by a jump,
+/// for libc declares such functions nothrow.
+void let_others_run(Instance& instance, std::chrono::nanoseconds pause) noexcept;
+
+enum class Waited : unsigned char { done, late, interrupted };
+
+/// Sleeps, or yields where the duration is 0. `interrupted`: a handler of the program's has run, and this ends sleeps.
+Waited sleep_in_turn(Instance& instance, std::chrono::nanoseconds duration);
+
+/// One wait: pass() between two looks.
+class Patience {
+ public:
+  explicit Patience(Instance& instance) noexcept : instance_(instance) {}
+
+  void pass(std::optional<WaitClock::time_point> deadline) noexcept;
+
+ private:
+  Instance& instance_;
+  unsigned looks_ = 0;
+  WaitClock::time_point since_{};
+};
+
+/// Lets others run until look() says true. `interrupted`: a handler of the program's has run meanwhile, and
+/// `by_signals` says that this ends the wait.
+template <class Look>
+Waited wait_in_turn(Instance& instance, std::optional<WaitClock::time_point> deadline, bool by_signals, Look look) {
+  if (look()) return Waited::done;
+  const unsigned long delivered = by_signals ? delivered_signals(instance) : 0;
+  for (Patience patience(instance);;) {
+    if (deadline && WaitClock::now() >= *deadline) return Waited::late;
+    patience.pass(deadline);
+    if (look()) return Waited::done;
+    if (by_signals && delivered_signals(instance) != delivered) return Waited::interrupted;
+  }
+}
+
+/// Before a call that may block on this descriptor: returns when it would not, or the call is to say so. False: a
+/// handler of the program's has run; errno is EINTR. `events`: as poll() has them.
+bool await_descriptor(Instance& instance, int descriptor, short events) noexcept;
+/// The same for read() and writev() of any descriptor; files never block. `caller`: as calling() takes it.
+bool await_stream(const void* caller, int descriptor, short events) noexcept;
+/// write(), part by part, for the rest may need a reader that this thread carries.
+ssize_t write_in_turn(const void* caller, int descriptor, const void* bytes, std::size_t count);
+
+}  // namespace aplib::loader::libc
