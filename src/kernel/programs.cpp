@@ -136,6 +136,12 @@ class LoadedRun::CellHost : public loader::CellServices {
                                [&](std::uint32_t each) { return each != cell_.id && !domain_.cells[each]->ended; });
   }
 
+  // The cell may move meanwhile: then the thread finds another one there.
+  pid_t thread() noexcept override {
+    Processor* const processor = std::atomic_ref(cell_.processor).load(std::memory_order_relaxed);  // relaxed: constant
+    return processor->parker().is_asleep() ? 0 : processor->thread();
+  }
+
   Cell* cell() noexcept override { return &cell_; }
   void begin_threads() override {
     if (TaskControl* task = running_task(); task != nullptr && aplib::begin_threads(*task)) baton()->leave();

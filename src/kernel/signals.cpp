@@ -43,7 +43,7 @@ int scope_count = 0;
 struct sigaction old_faults[fault_signals.size()];
 struct sigaction old_stops[stop_signals.size()];
 
-struct sigaction old_time_slice;
+struct sigaction old_interrupt;
 
 /// The task may have been away, so the place of errno must not be known from before.
 [[gnu::noinline]] void set_errno(int error) noexcept { errno = error; }
@@ -240,17 +240,21 @@ void on_stop(int signal, siginfo_t* info, void* /*context*/) noexcept {
   errno = saved_errno;
 }
 
-/// The thread runs code of the task's program, and none of ours below it that could be in the middle of something.
-/// Tasks of one cell count on switching in calls only, and OpenMP's library keeps what it knows of a region with the
-/// thread.
-bool is_in_program(const TaskControl& task, const arch::Interrupted& at) noexcept {
-  const Cell& cell = *task.cell;
-  if (task.program == nullptr || current_program_context != task.program || task.ready || task.aside != nullptr ||
-      cell.live_tasks != 1 || cell.callbacks != 0 || cell.has_threads || cell.processor->is_host())
-    return false;
-  if (at.stack < task.stack.low || at.stack > task.stack.top) return false;  // one of the program's making
+/// The thread runs code of the program itself, rather than of a library that others share and that may be in the middle
+/// of something.
+bool is_in_program(const arch::Interrupted& at) noexcept {
+  const loader::TaskContext* const flow = loader::here();
   loader::FoundImage image;
-  return loader::find_image(at.instruction, image) && image.instance == loader::here()->instance;
+  return flow != nullptr && loader::find_image(at.instruction, image) && image.instance == flow->instance;
+}
+
+/// Nothing of ours below the program's code could be in the middle of something. Tasks of one cell count on switching
+/// in calls only, and OpenMP's library keeps what it knows of a region with the thread.
+bool can_give_way(const TaskControl& task, const arch::Interrupted& at) noexcept {
+  const Cell& cell = *task.cell;
+  return current_program_context == task.program && !task.ready && task.aside == nullptr && cell.live_tasks == 1 &&
+         cell.callbacks == 0 && !cell.has_threads && !cell.processor->is_host() && at.stack >= task.stack.low &&
+         at.stack <= task.stack.top;  // else a stack of the program's making
 }
 
 // On the stack of the program.
@@ -260,11 +264,17 @@ void give_way(int /*signal*/, siginfo_t* /*info*/, void* /*context*/) {
   set_errno(saved_errno);
 }
 
-void on_time_slice(int signal, siginfo_t* info, void* context) noexcept {
+void on_interrupt(int signal, siginfo_t* info, void* context) noexcept {
   const int saved_errno = errno;
-  const TaskControl* const task = running_task();
-  if (task != nullptr && is_in_program(*task, arch::interrupted(context)))
-    static_cast<void>(arch::call_on_interrupted_stack(signal, *info, context, give_way, task->stack.low));
+  const arch::Interrupted at = arch::interrupted(context);
+  if (is_in_program(at)) {
+    const TaskControl* const task = running_task();  // null: the main one of a program with threads that call
+    const bool on_own = task != nullptr && at.stack >= task->stack.low && at.stack <= task->stack.top;
+    const char* const low = on_own ? task->stack.low : nullptr;
+    if (!loader::libc::deliver_signals(at.stack, signal, *info, context, low) && task != nullptr &&
+        can_give_way(*task, at))
+      static_cast<void>(arch::call_on_interrupted_stack(signal, *info, context, give_way, low));
+  }
   errno = saved_errno;
 }
 
@@ -292,11 +302,11 @@ SignalScope::SignalScope(Domain& domain) : domain_(domain) {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   action.sa_sigaction = on_fault;
   for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &action, &old_faults[i]);
-  struct sigaction slice {};
-  sigemptyset(&slice.sa_mask);
-  slice.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
-  slice.sa_sigaction = on_time_slice;
-  sigaction(time_slice_signal, &slice, &old_time_slice);
+  struct sigaction interrupt {};
+  sigemptyset(&interrupt.sa_mask);
+  interrupt.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  interrupt.sa_sigaction = on_interrupt;
+  sigaction(loader::libc::interrupt_signal, &interrupt, &old_interrupt);
   struct sigaction stop {};
   sigemptyset(&stop.sa_mask);
   stop.sa_flags = SA_SIGINFO | SA_ONSTACK;  // no SA_RESTART: a host program that reads its input shall notice
@@ -319,7 +329,7 @@ SignalScope::~SignalScope() {
     if (std::get_terminate() == on_terminate) std::set_terminate(old_terminate);
     for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &old_faults[i], nullptr);
     for (std::size_t i = 0; i < stop_signals.size(); ++i) sigaction(stop_signals[i], &old_stops[i], nullptr);
-    sigaction(time_slice_signal, &old_time_slice, nullptr);
+    sigaction(loader::libc::interrupt_signal, &old_interrupt, nullptr);
   }
 }
 

@@ -3,17 +3,12 @@
 // stops the machines. Handlers belong to the process, so this is the one place with state outside a Machine.
 #pragma once
 
-#include <csignal>
-
 namespace aplib {
 
 struct Domain;
 
 /// Of every report of a fault, on stderr. See reports_fault().
 inline constexpr const char* end_of_report = "; the program ends here";
-
-/// To a thread that carries cells: its program has computed for long (SpinWatch). The process ignores it elsewhere.
-inline constexpr int time_slice_signal = SIGURG;
 
 /// Handlers are in place while at least one of these lives. The last one puts back what was there before. A fault goes
 /// on to that, too.

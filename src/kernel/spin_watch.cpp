@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "cell/domain.hpp"
-#include "kernel/signals.hpp"
+#include "loader/libc/signals.hpp"
 
 namespace aplib {
 
@@ -91,7 +91,7 @@ bool SpinWatch::look(Watched& at) {
   }
   if (now - at.slice >= time_slice) {
     at.slice = now;
-    ::tgkill(::getpid(), at.processor.thread(), time_slice_signal);
+    ::tgkill(::getpid(), at.processor.thread(), loader::libc::interrupt_signal);
   }
   tell(at, now, wall);
   return true;

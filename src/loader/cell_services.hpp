@@ -3,6 +3,8 @@
 // lives as long as the instance.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <memory>
 #include <span>
@@ -76,6 +78,9 @@ class CellServices {
 
   /// Other cells or tasks run on the calling task's thread, so it must not block. False on a thread that is no task.
   virtual bool shares_thread() noexcept { return false; }
+
+  /// The system's number of the thread that carries the calling program's cell; 0: it sleeps. Call from: any thread.
+  virtual pid_t thread() noexcept { return 0; }
 
   /// A task that the program spawned itself (or a thread it made) has ended by exit(status); the program's main
   /// task goes on.

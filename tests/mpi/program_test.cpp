@@ -84,6 +84,14 @@ TEST_F(MpiProgram, RanksThatShareAThreadRunWhileOneWaitsOrComputes) {
   }
 }
 
+TEST_F(MpiProgram, EachRankHasItsOwnTimers) {
+  EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/timers.c -o timers"), "");
+  for (const char* const threads : {"1", "per-cell"}) {
+    EXPECT_EQ(output(std::string("timeout 60 aprun --threads ") + threads + " -n 4 ./timers"), "OK\n")
+        << "threads " << threads;
+  }
+}
+
 TEST_F(MpiProgram, ProcessesOfAHostShareMemory) {
   EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/shared_window.c -o shared"), "");
   const std::string all = "3 of 3 ranks, sum 303, counted 3000\n";

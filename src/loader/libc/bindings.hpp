@@ -87,6 +87,7 @@ std::span<const Binding> limits_bindings();
 std::span<const Binding> dl_bindings();
 std::span<const Binding> blocking_bindings();
 std::span<const Binding> synchronization_bindings();
+std::span<const Binding> timers_bindings();
 std::span<const Binding> start_bindings();
 std::span<const Binding> identity_bindings();
 

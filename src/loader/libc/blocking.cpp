@@ -77,13 +77,31 @@ void let_others_run(Instance& instance, nanoseconds pause) noexcept {
   if (stopped) instance.leave(0, false);
 }
 
+Instance* sharing(const void* caller) noexcept {
+  Instance* const instance = calling(caller);
+  if (instance == nullptr) return nullptr;
+  return instance->services().shares_thread() || next_timer(*instance) ? instance : nullptr;
+}
+
 Waited sleep_in_turn(Instance& instance, nanoseconds duration) {
-  if (duration.count() > 0) {
-    instance.services().sleep(duration);
-  } else {
-    instance.services().yield();
+  const unsigned long delivered = delivered_signals(instance);
+  const WaitClock::time_point end = next_timer(instance) ? WaitClock::now() + duration : WaitClock::time_point{};
+  while (true) {
+    const auto timer = next_timer(instance);
+    nanoseconds nap = duration;
+    if (timer && *timer < end) nap = std::max<nanoseconds>(*timer - WaitClock::now(), microseconds(1));
+    if (nap.count() > 0) {
+      instance.services().sleep(nap);
+    } else {
+      instance.services().yield();
+    }
+    if (end == WaitClock::time_point{}) return Waited::done;
+    expire_timers(instance);
+    deliver_pending_signals(instance);
+    if (delivered_signals(instance) != delivered) return Waited::interrupted;
+    duration = end - WaitClock::now();
+    if (duration.count() <= 0) return Waited::done;
   }
-  return Waited::done;
 }
 
 void Patience::pass(std::optional<WaitClock::time_point> deadline) noexcept {
@@ -99,6 +117,7 @@ void Patience::pass(std::optional<WaitClock::time_point> deadline) noexcept {
     if (deadline) pause = std::clamp<nanoseconds>(*deadline - now, nanoseconds(0), pause);
   }
   let_others_run(instance_, pause);
+  expire_timers(instance_);
   deliver_pending_signals(instance_);
 }
 
@@ -131,14 +150,8 @@ bool await_descriptor(Instance& instance, int descriptor, short events) noexcept
 
 namespace {
 
-/// The instance that calls, where it must not block its thread; else null.
-Instance* sharing(const void* caller) noexcept {
-  Instance* const instance = calling(caller);
-  return instance != nullptr && instance->services().shares_thread() ? instance : nullptr;
-}
-
 /// The same where the descriptor may make it wait, as files do not.
-Instance* sharing(const void* caller, int descriptor) noexcept {
+Instance* sharing_for(const void* caller, int descriptor) noexcept {
   Instance* const instance = sharing(caller);
   struct stat found {};
   if (instance == nullptr || ::fstat(descriptor, &found) != 0) return nullptr;
@@ -148,7 +161,7 @@ Instance* sharing(const void* caller, int descriptor) noexcept {
 }  // namespace
 
 bool await_stream(const void* caller, int descriptor, short events) noexcept {
-  Instance* const instance = sharing(caller, descriptor);
+  Instance* const instance = sharing_for(caller, descriptor);
   return instance == nullptr || await_descriptor(*instance, descriptor, events);
 }
 
@@ -380,7 +393,7 @@ ssize_t send_in_turn(Instance& instance, int descriptor, const void* bytes, std:
 
 ssize_t write_in_turn(const void* caller, int descriptor, const void* bytes, std::size_t count) {
   constexpr std::size_t taken_at_once = PIPE_BUF;  // by a pipe that is ready
-  Instance* const instance = sharing(caller, descriptor);
+  Instance* const instance = sharing_for(caller, descriptor);
   if (instance == nullptr || never_blocks(descriptor)) return ::write(descriptor, bytes, count);
   return send_in_turn(*instance, descriptor, bytes, count, [=](const char* rest, std::size_t length) {
     return ::write(descriptor, rest, std::min(length, taken_at_once));

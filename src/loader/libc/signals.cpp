@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Signal, sigaction, raise, alarm: handlers per instance.
+// Signal, sigaction, raise: handlers per instance.
 //
 // The kernel has one table of handlers for the process, which is the machine's. A program has its own table, which
-// serves what the program does to itself: raise(), kill(getpid(), ...), abort() and faults of its instructions. Signals
-// from outside (Ctrl-C, SIGTERM) are the machine's.
+// serves what the program does to itself: raise(), kill(getpid(), ...), abort(), faults of its instructions, and its
+// timers. Signals from outside (Ctrl-C, SIGTERM) are the machine's.
 //
 // Two things differ from the kernel's delivery. A handler does not block its own signal while it runs; otherwise a
 // program that leaves it by longjmp would never get a second one. A blocked signal waits for the flow of the instance
@@ -12,7 +12,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <sys/time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -34,6 +33,7 @@
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
 #include "loader/libc/identity.hpp"
+#include "loader/libc/waiting.hpp"
 
 namespace aplib::loader::libc {
 
@@ -43,7 +43,10 @@ struct SignalTable {
   std::array<std::unique_ptr<Action>, NSIG> actions;  // none: the default
   std::map<const TaskContext*, sigset_t> blocked;     // only of flows that ever blocked any
   sigset_t pending{};
-  unsigned long delivered = 0;  // handlers called
+  std::map<int, std::pair<int, sigval>> sources;  // code and value of pending ones, where timers have sent them
+  int sampled = 0;                                // the signal of a timer that takes samples, when one is due
+  const char* handler_stack = nullptr;            // where a handler that deliver_signals() has called begins
+  unsigned long delivered = 0;                    // handlers called
 
   Action& action(int signal) {
     std::unique_ptr<Action>& own = actions[static_cast<std::size_t>(signal)];
@@ -125,7 +128,7 @@ Action action_of(Instance& instance, int signal) {
   return action != nullptr ? *action : Action{};
 }
 
-void act(Instance& instance, int signal, int code, sigval value) {
+void act(Instance& instance, int signal, int code, sigval value, void* interrupted = nullptr) {
   const Action action = action_of(instance, signal);
   if (!has_handler(action)) {
     if (action.sa_handler == SIG_DFL) default_action(instance, signal);
@@ -139,7 +142,7 @@ void act(Instance& instance, int signal, int code, sigval value) {
   info.si_value = value;
   ucontext_t context;
   getcontext(&context);
-  call(instance, signal, &info, &context, action);
+  call(instance, signal, &info, interrupted != nullptr ? interrupted : &context, action);
 }
 
 /// Takes a pending signal for which `wanted(signal)` out of the set; 0: there is none.
@@ -161,11 +164,57 @@ bool is_blocked(const SignalTable& table, int signal) noexcept {
   return blocked != table.blocked.end() && sigismember(&blocked->second, signal) == 1;
 }
 
-void deliver_pending(Instance& instance) {
+/// Of one that has been taken.
+std::pair<int, sigval> take_source(Instance& instance, int signal) {
+  const std::lock_guard lock(tables_mutex);
+  std::map<int, std::pair<int, sigval>>& sources = instance.libc().signals.get().sources;
+  const auto found = sources.find(signal);
+  if (found == sources.end()) return {SI_USER, {}};
+  const std::pair<int, sigval> source = found->second;
+  sources.erase(found);
+  return source;
+}
+
+void deliver_pending(Instance& instance, void* interrupted = nullptr) {
   while (const int signal = take_pending(
              instance, [](const SignalTable& table, int candidate) { return !is_blocked(table, candidate); })) {
-    act(instance, signal, SI_USER, {});
+    const auto [code, value] = take_source(instance, signal);
+    act(instance, signal, code, value, interrupted);
   }
+}
+
+void post(SignalTable& table, int signal, int code, sigval value) {
+  sigaddset(&table.pending, signal);
+  table.sources.insert_or_assign(signal, std::pair(code, value));
+}
+
+bool has_undelivered(const SignalTable& table) noexcept {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (sigismember(&table.pending, signal) == 1 && !is_blocked(table, signal)) return true;
+  }
+  return false;
+}
+
+/// What the program has set the stack of a handler to.
+void set_handler_stack(Instance& instance, const char* stack) noexcept {
+  const std::lock_guard lock(tables_mutex);
+  if (SignalTable* table = instance.libc().signals.part) table->handler_stack = stack;
+}
+
+/// The switch may have come between, so the place of errno must not be known from before.
+[[gnu::noinline]] int errno_now() noexcept { return errno; }
+
+// On the stack of the program.
+void run_pending_handlers(int /*signal*/, siginfo_t* /*info*/, void* context) {
+  Instance& instance = *here()->instance;
+  const int saved_errno = errno_now();
+  set_handler_stack(instance, static_cast<const char*>(__builtin_frame_address(0)));
+  deliver_pending(instance, context);
+  set_handler_stack(instance, nullptr);
+  failed(saved_errno);
+  // The handler may have switched tasks, as in run_fault_handler().
+  stack_t own{};
+  if (sigaltstack(nullptr, &own) == 0) static_cast<ucontext_t*>(context)->uc_stack = own;
 }
 
 // On the stack of the code that faulted, by call_on_interrupted_stack.
@@ -194,6 +243,53 @@ bool deliver_fault(int signal, const siginfo_t& info, void* context, const char*
   const Action* action = table != nullptr ? table->find(signal) : nullptr;
   if (!own || action == nullptr || !has_handler(*action)) return false;
   return arch::call_on_interrupted_stack(signal, info, context, run_fault_handler, stack_low);
+}
+
+// A handler that the program has left by longjmp does not end: then the stack is above it.
+bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void* context,
+                     const char* stack_low) noexcept {
+  TaskContext* const flow = here();
+  if (flow == nullptr) return false;
+  {
+    const std::lock_guard lock(tables_mutex);
+    SignalTable* const table = flow->instance->libc().signals.part;
+    if (table == nullptr || (table->handler_stack != nullptr && stack < table->handler_stack)) return false;
+    if (table->sampled != 0) sigaddset(&table->pending, std::exchange(table->sampled, 0));
+    if (!has_undelivered(*table)) return false;
+  }
+  return arch::call_on_interrupted_stack(signal, info, context, run_pending_handlers, stack_low);
+}
+
+bool post_signal(Instance& instance, int signal, int code, sigval value) {
+  {
+    const std::lock_guard lock(tables_mutex);
+    SignalTable& table = instance.libc().signals.get();
+    const Action* const action = table.find(signal);
+    const bool blocked = std::ranges::any_of(
+        table.blocked, [signal](const auto& each) { return sigismember(&each.second, signal) == 1; });
+    if (blocked || (action != nullptr && has_handler(*action))) {
+      post(table, signal, code, value);
+      return true;
+    }
+    if (action != nullptr && action->sa_handler == SIG_IGN) return false;
+  }
+  default_action(instance, signal);
+  return false;
+}
+
+void note_sample(Instance& instance, int signal, int code, sigval value) {
+  const std::lock_guard lock(tables_mutex);
+  SignalTable& table = instance.libc().signals.get();
+  const Action* const action = table.find(signal);
+  if (action == nullptr || !has_handler(*action)) return;  // a sample would end the machine at any time
+  table.sampled = signal;
+  table.sources.insert_or_assign(signal, std::pair(code, value));
+}
+
+bool has_pending_signals(Instance& instance) noexcept {
+  const std::lock_guard lock(tables_mutex);
+  const SignalTable* const table = instance.libc().signals.part;
+  return table != nullptr && has_undelivered(*table);
 }
 
 void call_abort_handler(Instance& instance) {
@@ -400,42 +496,6 @@ int bound_sigaltstack(const stack_t*, stack_t* old) {
   return 0;
 }
 
-// Timers that send signals. They would interrupt whatever the thread does just then, most likely another cell.
-int no_timer(const void* caller, const char* function) {
-  if (Instance* instance = calling(caller)) {
-    instance->services().warn(
-        fmt::format("{}() is not available in a loaded program (it fails with ENOSYS): the signal would "
-                    "interrupt any cell; use a thread that sleeps, or look at the clock where it matters",
-                    function));
-  }
-  return failed(ENOSYS);
-}
-
-unsigned bound_alarm(unsigned seconds) {
-  if (seconds != 0) no_timer(__builtin_return_address(0), "alarm");
-  return 0;
-}
-
-useconds_t bound_ualarm(useconds_t time, useconds_t) {
-  return time == 0 ? 0 : static_cast<useconds_t>(no_timer(__builtin_return_address(0), "ualarm"));
-}
-
-int bound_setitimer(int, const itimerval* value, itimerval* old) {
-  if (old != nullptr) *old = itimerval{};
-  if (value == nullptr || (value->it_value.tv_sec == 0 && value->it_value.tv_usec == 0)) return 0;
-  return no_timer(__builtin_return_address(0), "setitimer");
-}
-
-int bound_getitimer(int, itimerval* value) {
-  *value = itimerval{};
-  return 0;
-}
-
-int bound_timer_create(clockid_t clock, sigevent* event, timer_t* timer) {
-  if (event != nullptr && event->sigev_notify == SIGEV_NONE) return ::timer_create(clock, event, timer);
-  return no_timer(__builtin_return_address(0), "timer_create");
-}
-
 }  // namespace
 
 std::span<const Binding> signals_bindings() {
@@ -454,11 +514,6 @@ std::span<const Binding> signals_bindings() {
       Binding::of("pthread_kill", bound_pthread_kill),
       Binding::of("siginterrupt", bound_siginterrupt),
       Binding::of("sigaltstack", bound_sigaltstack),
-      Binding::of("alarm", bound_alarm),
-      Binding::of("ualarm", bound_ualarm),
-      Binding::of("setitimer", bound_setitimer),
-      Binding::of("getitimer", bound_getitimer),
-      Binding::of("timer_create", bound_timer_create),
   };
   return table;
 }
@@ -475,7 +530,7 @@ using Clock = std::chrono::steady_clock;
 template <class Arrived>
 bool wait_until(Instance& instance, const char* function, std::optional<Clock::time_point> deadline, Arrived arrived) {
   if (arrived()) return true;
-  if (!deadline) {
+  if (!deadline && !next_timer(instance)) {
     instance.services().warn(
         fmt::format("{}() waits for a signal that only another task or thread of the program can send (raise, or kill "
                     "of its own process): signals from outside go to the machine",
@@ -488,6 +543,7 @@ bool wait_until(Instance& instance, const char* function, std::optional<Clock::t
   while (!arrived()) {
     if (deadline && Clock::now() >= *deadline) return false;
     instance.services().sleep(pause);
+    expire_timers(instance);
     pause = std::min<std::chrono::nanoseconds>(pause * 2, last_look);
   }
   return true;

@@ -20,6 +20,24 @@ namespace aplib::loader::libc {
 /// that was interrupted, null: not known. Async-signal-safe. Call from: a signal handler.
 bool deliver_fault(int signal, const siginfo_t& info, void* context, const char* stack_low) noexcept;
 
+/// To a thread that carries cells: stops it for a moment, because a signal has come for a program, or because its
+/// program has computed for long. The process ignores it elsewhere.
+inline constexpr int interrupt_signal = SIGURG;
+
+/// The process's handler of interrupt_signal asks this when it has stopped code of a program's own. If a signal has
+/// come for that program, returns true, and returning from the handler starts the program's. `stack`: the stack pointer
+/// that was interrupted; else as deliver_fault().
+bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void* context,
+                     const char* stack_low) noexcept;
+
+/// A signal has come for the program from one of its timers. False: it ignores it. Without a handler it ends the
+/// machine; that unwinds or jumps. Call from: any thread.
+bool post_signal(Instance& instance, int signal, int code, sigval value);
+/// The same at the next interrupt_signal to a thread that runs the program.
+void note_sample(Instance& instance, int signal, int code, sigval value);
+/// Some have come and have not been delivered. Call from: any thread.
+bool has_pending_signals(Instance& instance) noexcept;
+
 /// Calls the instance's own handler of SIGABRT, if it has one.
 void call_abort_handler(Instance& instance);
 

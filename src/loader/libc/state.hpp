@@ -84,6 +84,7 @@ struct StaticBuffers;   // static_buffers.cpp: strtok, strerror, asctime, ...
 struct LocaleState;     // locale.cpp
 struct SignalTable;     // signals.cpp
 struct StdioPrivate;    // stdio.cpp
+struct TimerState;      // timers.cpp
 struct IostreamState;   // iostream.cpp: std::cout and its kin
 struct ProcessPrivate;  // process.cpp: popen's
 struct HeapAccount;     // heap.cpp
@@ -147,6 +148,7 @@ struct LibcState {
   Lazy<StaticBuffers> buffers;
   Lazy<LocaleState> locale;
   Lazy<SignalTable> signals;
+  Lazy<TimerState> timers;
   Lazy<StdioPrivate> stdio;
   Lazy<IostreamState> iostream;
   Lazy<ProcessPrivate> process;

@@ -42,11 +42,6 @@ using Deadline = std::optional<WaitClock::time_point>;
   return -1;
 }
 
-Instance* sharing(const void* caller) noexcept {
-  Instance* const instance = calling(caller);
-  return instance != nullptr && instance->services().shares_thread() ? instance : nullptr;
-}
-
 bool is_time(const timespec& time) noexcept { return time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
 
 /// An absolute time of `clock`; EINVAL: it is none.
@@ -218,6 +213,7 @@ int condition_in_turn(const void* caller, Instance& instance, pthread_cond_t* co
     std::chrono::nanoseconds pause = pause_for(last, condition);
     if (deadline) pause = std::clamp<std::chrono::nanoseconds>(*deadline - WaitClock::now(), {}, pause);
     let_others_run(instance, pause);
+    expire_timers(instance);
     deliver_pending_signals(instance);
   }
   if (const int error = lock_mutex(caller, mutex); error != 0) return error;

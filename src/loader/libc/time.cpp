@@ -41,6 +41,7 @@
 #include "loader/libc/identity.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/libc/static_buffers.hpp"
+#include "loader/libc/waiting.hpp"
 
 namespace aplib::loader::libc {
 
@@ -218,29 +219,27 @@ nanoseconds to_duration(const timespec& time) noexcept {
   return -1;
 }
 
-void sleep_in(Instance& instance, nanoseconds duration) {
-  if (duration.count() > 0) {
-    instance.services().sleep(duration);
-  } else {
-    instance.services().yield();
-  }
+/// What is left of the duration where a handler has cut it short; else nothing.
+nanoseconds sleep_in(Instance& instance, nanoseconds duration) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (sleep_in_turn(instance, duration) != Waited::interrupted) return nanoseconds(0);
+  return std::max<nanoseconds>(duration - (std::chrono::steady_clock::now() - begin), nanoseconds(1));
 }
 
 unsigned bound_sleep(Instance& instance, unsigned time) {
-  sleep_in(instance, seconds(time));
-  return 0;
+  const nanoseconds left = sleep_in(instance, seconds(time));
+  return static_cast<unsigned>(std::chrono::ceil<seconds>(left).count());
 }
 
 int bound_usleep(Instance& instance, useconds_t time) {
-  sleep_in(instance, microseconds(time));
-  return 0;
+  return sleep_in(instance, microseconds(time)).count() == 0 ? 0 : failed(EINTR);
 }
 
 int sleep_for(Instance& instance, const timespec& time, timespec* rest) {
   if (!is_time(time)) return EINVAL;
-  sleep_in(instance, to_duration(time));
-  if (rest != nullptr) *rest = timespec{};  // no signal interrupts it
-  return 0;
+  const nanoseconds left = sleep_in(instance, to_duration(time));
+  if (rest != nullptr) *rest = {left.count() / nanoseconds_per_second, left.count() % nanoseconds_per_second};
+  return left.count() == 0 ? 0 : EINTR;
 }
 
 int bound_nanosleep(Instance& instance, const timespec* time, timespec* rest) {
@@ -261,13 +260,15 @@ int bound_clock_nanosleep(clockid_t clock, int flags, const timespec* time, time
     if (clock_gettime(clock, &now) != 0) return EINVAL;
     const nanoseconds left = to_duration(*time) - to_duration(now);
     if (left.count() <= 0) return 0;
-    instance->services().sleep(left);
+    if (sleep_in(*instance, left).count() != 0) return EINTR;
   }
 }
 
 int bound_thrd_sleep(Instance& instance, const timespec* time, timespec* rest) {
+  constexpr int interrupted = -1;
   constexpr int other_error = -2;
-  return sleep_for(instance, *time, rest) == 0 ? 0 : other_error;
+  const int error = sleep_for(instance, *time, rest);
+  return error == 0 ? 0 : error == EINTR ? interrupted : other_error;
 }
 
 /// libc declares these nothrow, so what stops the machine must not come out of them: the program is left by a jump.

@@ -31,6 +31,15 @@ enum class Waited : unsigned char { done, late, interrupted };
 /// Sleeps, or yields where the duration is 0. `interrupted`: a handler of the program's has run, and this ends sleeps.
 Waited sleep_in_turn(Instance& instance, std::chrono::nanoseconds duration);
 
+/// The instance that calls, where it must not block its thread; else null: other cells run there, or its timers send
+/// signals. `caller`: as calling() takes it.
+Instance* sharing(const void* caller) noexcept;
+
+/// When the next of the instance's timers is due (timers.cpp).
+std::optional<WaitClock::time_point> next_timer(Instance& instance) noexcept;
+/// Leaves the signals of those that are due. May end the machine, as a signal without a handler does.
+void expire_timers(Instance& instance);
+
 /// One wait: pass() between two looks.
 class Patience {
  public:
