@@ -35,11 +35,8 @@ Interrupted interrupted(const void* context) noexcept;
 bool call_on_interrupted_stack(int signal, const siginfo_t& info, void* context,
                                void (*handler)(int, siginfo_t*, void*), const char* stack_low) noexcept;
 
-/// The next instruction of the code that a signal has interrupted. `context` is what the kernel handed to the handler.
-/// Async-signal-safe.
-[[nodiscard]] const void* interrupted_at(const void* context) noexcept;
-/// That code was in a system call that waits, of those that the kernel breaks off for a signal or begins again after
-/// it. Async-signal-safe.
+/// The thread was in a system call that waits, of those that the kernel breaks off for a signal or begins again after
+/// it. `context`: the handler's third argument. Async-signal-safe.
 [[nodiscard]] bool was_waiting(const void* context) noexcept;
 
 }  // namespace aplib::arch

@@ -121,10 +121,6 @@ bool call_on_interrupted_stack(int signal, const siginfo_t& info, void* context,
   return true;
 }
 
-const void* interrupted_at(const void* context) noexcept {
-  return reinterpret_cast<const void*>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-}
-
 // The kernel either has the call return EINTR, or goes back to its instruction, with the call's number.
 bool was_waiting(const void* context) noexcept {
   static constexpr std::array<unsigned char, 2> instruction{0x0f, 0x05};  // syscall
@@ -133,7 +129,7 @@ bool was_waiting(const void* context) noexcept {
                            SYS_clock_nanosleep, SYS_wait4, SYS_waitid, SYS_recvfrom, SYS_recvmsg, SYS_accept,
                            SYS_accept4, SYS_epoll_wait, SYS_epoll_pwait});
   const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
-  const auto* const next = static_cast<const unsigned char*>(interrupted_at(context));
+  const auto* const next = static_cast<const unsigned char*>(interrupted(context).instruction);
   const long result = registers[REG_RAX];
   if (result == -EINTR) return std::memcmp(next - instruction.size(), instruction.data(), instruction.size()) == 0;
   return std::ranges::find(waits, result) != waits.end() &&

@@ -21,6 +21,7 @@
 
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
+#include "loader/libc/streams.hpp"
 #include "loader/libc/waiting.hpp"
 
 namespace aplib::loader::libc {
@@ -351,6 +352,22 @@ struct Socket<native, events, Function<Result, int, Args...>> {
   }
 };
 
+/// Accept and its like, which open a descriptor.
+template <auto native, class Type = decltype(plain(native))>
+struct Accept;
+template <auto native, class... Args>
+struct Accept<native, Function<int, int, Args...>> {
+  static int call(int descriptor, Args... args) {
+    const void* const caller = __builtin_return_address(0);
+    Instance* const instance = sharing(caller);
+    if (instance != nullptr && !await_descriptor(*instance, descriptor, POLLIN)) return -1;
+    const int made = native(descriptor, args...);
+    Instance* const owner = made >= 0 ? calling(caller) : nullptr;
+    if (owner != nullptr) note_opened(*owner, made);
+    return made;
+  }
+};
+
 bool waits(int flags) noexcept { return (flags & MSG_DONTWAIT) == 0; }
 
 ssize_t bound_recv(int descriptor, void* bytes, std::size_t count, int flags) {
@@ -467,23 +484,6 @@ int bound_msgsnd(int queue, const void* message, std::size_t bytes, int flags) {
                      [=] { return ::msgsnd(queue, message, bytes, flags | IPC_NOWAIT); });
 }
 
-// --- children
-
-int bound_waitid(idtype_t kind, id_t id, siginfo_t* info, int options) {
-  Instance* const instance = (options & WNOHANG) == 0 ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance == nullptr) return ::waitid(kind, id, info, options);
-  siginfo_t found{};
-  int result = 0;
-  const Waited how = wait_in_turn(*instance, std::nullopt, true, [&] {
-    found.si_pid = 0;
-    result = ::waitid(kind, id, &found, options | WNOHANG);
-    return result != 0 || found.si_pid != 0;
-  });
-  if (how == Waited::interrupted) return failed(EINTR);
-  if (info != nullptr) *info = found;
-  return result;
-}
-
 }  // namespace
 
 std::span<const Binding> blocking_bindings() {
@@ -501,13 +501,12 @@ std::span<const Binding> blocking_bindings() {
       Binding::of("recvmsg", bound_recvmsg),
       Binding::of("send", bound_send),
       Binding::of("sendmsg", bound_sendmsg),
-      Binding::of("accept", Socket<::accept, POLLIN>::call),
-      Binding::of("accept4", Socket<::accept4, POLLIN>::call),
+      Binding::of("accept", Accept<::accept>::call),
+      Binding::of("accept4", Accept<::accept4>::call),
       Binding::of("semop", bound_semop),
       Binding::of("semtimedop", bound_semtimedop),
       Binding::of("msgrcv", bound_msgrcv),
       Binding::of("msgsnd", bound_msgsnd),
-      Binding::of("waitid", bound_waitid),
   };
   return table;
 }

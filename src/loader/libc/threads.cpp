@@ -296,7 +296,7 @@ void end_this_thread(int, siginfo_t*, void* interrupted) {
   ProgramThread* const thread = this_thread;
   if (thread == nullptr || !thread->over.load(std::memory_order_relaxed)) return;
   TaskContext& context = *thread->context;
-  const void* const at = arch::interrupted_at(interrupted);
+  const void* const at = arch::interrupted(interrupted).instruction;
   if (context.exit_frame == nullptr) return;
   if (context.instance->image_at(at) == nullptr && !arch::was_waiting(interrupted)) return;
   exit_to_frame(context, 0);
