@@ -76,12 +76,12 @@ namespace {
 
 constexpr std::int64_t long_time = 100'000;  // ns
 
-std::int64_t read(clockid_t clock) noexcept {
+std::int64_t ns_of(clockid_t clock) noexcept {
   timespec time{};
   return clock_gettime(clock, &time) == 0 ? time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec : 0;
 }
 
-std::int64_t steady_now() noexcept { return read(CLOCK_MONOTONIC); }
+std::int64_t steady_now() noexcept { return ns_of(CLOCK_MONOTONIC); }
 
 /// The kernel's number for the CPU clock of a thread.
 clockid_t cpu_clock_of(pid_t thread) noexcept {
@@ -99,7 +99,7 @@ constinit thread_local pid_t thread_number = 0;
 void CpuMeter::start(std::int64_t now) noexcept {
   if (thread_number == 0) {
     thread_number = ::gettid();
-    thread_used = read(CLOCK_THREAD_CPUTIME_ID);
+    thread_used = ns_of(CLOCK_THREAD_CPUTIME_ID);
   }
   changes_.fetch_add(1, std::memory_order_acq_rel);
   since_.store(now, std::memory_order_relaxed);
@@ -112,7 +112,7 @@ void CpuMeter::stop(std::int64_t now) noexcept {
   if (!runs()) return;
   std::int64_t used = now - since_.load(std::memory_order_relaxed);
   if (used > long_time) {
-    const std::int64_t of_thread = read(CLOCK_THREAD_CPUTIME_ID);
+    const std::int64_t of_thread = ns_of(CLOCK_THREAD_CPUTIME_ID);
     used = std::clamp<std::int64_t>(of_thread - thread_used_.load(std::memory_order_relaxed), 0, used);
     thread_used = of_thread;
   } else {
@@ -130,7 +130,7 @@ std::int64_t CpuMeter::used() const noexcept {
     std::int64_t used = used_.load(std::memory_order_relaxed);
     if (const pid_t thread = thread_.load(std::memory_order_relaxed); thread != 0) {
       const std::int64_t passed = steady_now() - since_.load(std::memory_order_relaxed);
-      const std::int64_t of_thread = read(cpu_clock_of(thread)) - thread_used_.load(std::memory_order_relaxed);
+      const std::int64_t of_thread = ns_of(cpu_clock_of(thread)) - thread_used_.load(std::memory_order_relaxed);
       used += std::clamp<std::int64_t>(of_thread, 0, std::max<std::int64_t>(passed, 0));
     }
     std::atomic_thread_fence(std::memory_order_acquire);
@@ -142,7 +142,7 @@ void measure_cpu(Instance& instance) noexcept {
   libc::LibcState& state = instance.libc();
   if (!state.measures_cpu.exchange(true)) {
     // What was used before nobody has measured: an equal part of what the process has used, of the time at most.
-    const std::int64_t part = read(CLOCK_PROCESS_CPUTIME_ID) / std::max(libc::LibcState::alive.load(), 1);
+    const std::int64_t part = ns_of(CLOCK_PROCESS_CPUTIME_ID) / std::max(libc::LibcState::alive.load(), 1);
     state.cpu_of_ended += std::min(part, steady_now() - state.made_at);
     instance.for_each_context([](TaskContext& context) { context.swaps = true; });
   }
@@ -355,6 +355,10 @@ bool lend_executable_tls(const void* begin, std::size_t bytes) noexcept {
   if (static_cast<const char*>(begin) + bytes != thread_pointer()) return false;
   lent_bytes.store(bytes, std::memory_order_relaxed);  // relaxed: programs are loaded later
   return true;
+}
+
+std::size_t executable_tls_room() noexcept {
+  return lent_bytes.load(std::memory_order_relaxed);  // relaxed: as above
 }
 
 std::int64_t place_executable_tls(const char* path, const TlsTemplate& tls) {

@@ -137,6 +137,9 @@ std::int64_t reserve_static_tls(const char* path, std::uint64_t bytes, std::uint
 /// and no program can have them. Call from: any thread, before programs are loaded.
 bool lend_executable_tls(const void* begin, std::size_t bytes) noexcept;
 
+/// Bytes that are lent; 0: none.
+[[nodiscard]] std::size_t executable_tls_room() noexcept;
+
 /// The offset of an executable's thread-locals from the thread pointer (negative). Throws Error(failed) naming `path`
 /// when there is no room for them.
 std::int64_t place_executable_tls(const char* path, const TlsTemplate& tls);

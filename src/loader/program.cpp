@@ -589,6 +589,21 @@ bool calls_mpi(const ElfFile& file) {
          any_needed({&file, nullptr}, known, [](std::string_view name, const ElfFile&) { return is_of_mpi(name); });
 }
 
+/// Libc and libstdc++, which all cells share, do not use what the program brings: it would free what they allocate.
+std::string allocator_of_its_own(const ElfFile& file) {
+  constexpr std::array libraries{"libjemalloc.so*", "libtcmalloc*.so*", "libmimalloc.so*", "libhoard.so*"};
+  if (std::ranges::any_of(file.symbols(),
+                          [](const Symbol& symbol) { return !symbol.defined && is_cellos_call(symbol.name); }))
+    return {};  // which only cells have
+  if (file.find("malloc") != nullptr && file.find("free") != nullptr) return "has a malloc of its own";
+  for (const std::string_view name : file.needed()) {
+    if (any_matches(libraries, name)) return fmt::format("has another malloc ({})", name);
+    if (matches("libstdc++.so*", name) && file.find("_Znwm") != nullptr && file.find("_ZdlPv") != nullptr)
+      return "has an operator new of its own";
+  }
+  return {};
+}
+
 /// The dynamic linker that the executable names; empty: none.
 std::string interpreter_of(const ElfFile& file) {
   const std::vector<std::byte>& bytes = file.program_headers();
@@ -606,6 +621,7 @@ std::string interpreter_of(const ElfFile& file) {
 }  // namespace
 
 std::string why_for_processes(const ElfFile& file) {
+  if (std::string why = allocator_of_its_own(file); !why.empty()) return why;
   if (!file.is_executable() || is_made_by_apcc(file)) return {};
   if (needs_missing_sanitizer(file)) return "is built with a sanitizer";
   const std::string its = interpreter_of(file);
@@ -613,6 +629,10 @@ std::string why_for_processes(const ElfFile& file) {
   const bool known = ::dladdr(reinterpret_cast<const void*>(::getauxval(AT_BASE)), &ours) != 0;
   if (known && ours.dli_fname != nullptr && !its.empty() && resolved(its) != resolved(ours.dli_fname))
     return fmt::format("has a dynamic linker of its own ({})", its);
+  const std::size_t room = executable_tls_room();
+  if (file.tls() && room != 0 && file.tls()->memory_bytes > room)
+    return fmt::format("has {} bytes of thread-locals, of which executables of cells have room for {}",
+                       file.tls()->memory_bytes, room);
   return {};
 }
 

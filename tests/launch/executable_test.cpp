@@ -245,10 +245,46 @@ TEST_F(Executable, HasThreadLocalsOfItsOwnWhereverItRuns) {
   expect_as_alone(program);
 }
 
-TEST_F(Executable, WithTooManyThreadLocalsIsRefused) {
+TEST_F(Executable, WithTooManyThreadLocalsIsAProcess) {
   if (!has_room(build("locals", thread_locals))) GTEST_SKIP() << needs_room;
-  expect_refused(build("much", "_Thread_local char much[8192]; int main(void) { return much[1]; }"),
-                 {"its thread-locals need 8192 bytes", "executables may have 4096", "apcc"});
+  const Ended ended =
+      aprun({"-n", "2", build("much", "_Thread_local char much[8192] = {7}; int main(void) { return much[0]; }")});
+  EXPECT_EQ(ended.status, 7) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "8192 bytes of thread-locals")) << ended.error;
+  EXPECT_TRUE(contains(ended.error, "--processes")) << ended.error;
+}
+
+// libc and libstdc++, which cells share, would free what it allocates, and it what they do.
+TEST_F(Executable, WithAnAllocatorOfItsOwnIsAProcess) {
+  const std::string own_new = build("new.cpp", R"(
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <sstream>
+#include <string>
+static int foreign;
+void* operator new(std::size_t bytes) {
+  auto* const block = static_cast<std::size_t*>(std::malloc(bytes + 16));
+  block[0] = 0x600d;
+  return block + 2;
+}
+void operator delete(void* block) noexcept {
+  if (block == nullptr) return;
+  auto* const begin = static_cast<std::size_t*>(block) - 2;
+  if (begin[0] != 0x600d) ++foreign; else std::free(begin);
+}
+void operator delete(void* block, std::size_t) noexcept { operator delete(block); }
+int main() {
+  for (int i = 0; i < 100; ++i) {
+    std::ostringstream text;
+    text << "a number that is too long for a short string: " << i;
+    std::string copy = text.str() + text.str();
+  }
+  std::puts(foreign == 0 ? "fine" : "foreign");
+})");
+  const Ended ended = aprun({"-n", "2", own_new});
+  EXPECT_EQ(ended.out, "fine\nfine\n") << ended.error;
+  EXPECT_TRUE(contains(ended.error, "has an operator new of its own: each of its cells is a process")) << ended.error;
 }
 
 TEST_F(Executable, IsAProcessWhereItCannotBeLoadedSeveralTimes) {
