@@ -46,13 +46,13 @@ class PartitionedMessages : public testing::TestWithParam<Placement> {
 INSTANTIATE_TEST_SUITE_P(, PartitionedMessages, testing::ValuesIn(placements()), placement_name);
 
 /// How two sides see one message of ints: partitions, and elements of each.
-struct Sides {
+struct TwoSides {
   int sent;
   int received;
   int ints;  ///< Of the whole.
 };
 constexpr int much = testing_support::sanitized ? 10 : 100;  // large messages either way
-constexpr Sides all_sides[] = {
+constexpr TwoSides all_sides[] = {
     {1, 1, 7},           {4, 4, 64},          {1, 16, 64},          {16, 1, 64},     {6, 4, 24},        {4, 6, 24},
     {8, 8, 4000 * much}, {3, 9, 2700 * much}, {64, 16, 640 * much}, {512, 64, 4096}, {9, 3, 900 * much}};
 
