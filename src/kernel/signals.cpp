@@ -23,8 +23,8 @@
 #include "kernel/one_sided_network.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
-#include "loader/libc/end.hpp"
 #include "loader/known_images.hpp"
+#include "loader/libc/end.hpp"
 #include "loader/libc/signals.hpp"
 #include "memory/slot.hpp"
 

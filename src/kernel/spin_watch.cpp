@@ -54,7 +54,8 @@ SpinWatch::SpinWatch(const Domain& domain, std::vector<std::thread>& threads,
   for (std::size_t p = 0; p < threads.size(); ++p) {
     clockid_t clock{};
     if (pthread_getcpuclockid(threads[p].native_handle(), &clock) == 0)
-      watched_.push_back({.processor = *domain.processors[p], .clock = clock});
+      watched_.push_back(
+          {.processor = *domain.processors[p], .clock = clock, .since = seconds_on(clock), .since_then = Clock::now()});
   }
   thread_ = os::quiet_thread("aplib-watch", [this] { watch(); });
 }

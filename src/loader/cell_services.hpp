@@ -52,8 +52,8 @@ class CellServices {
   /// The program is about to run on several threads. Call from: a flow of the program.
   virtual void begin_threads() {}
 
-  /// The stack of the calling flow, which grows from `top` down to `low`; empty: it is its thread's. Call from: a flow of
-  /// the program.
+  /// The stack of the calling flow, which grows from `top` down to `low`; empty: it is its thread's. Call from: a flow
+  /// of the program.
   struct FlowStack {
     char* low = nullptr;
     char* top = nullptr;

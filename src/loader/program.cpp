@@ -227,8 +227,9 @@ constexpr std::array never_separate{
 };
 constexpr std::array sanitizer_runtimes{"libasan.so*", "libtsan.so*",   "libubsan.so*",
                                         "liblsan.so*", "libhwasan.so*", "libclang_rt.*"};
-// What speaks to a device that the process has once.
-constexpr std::array of_devices{"libcuda.so*", "libnvidia*.so*", "libOpenCL.so*", "libibverbs.so*"};
+// What speaks to a device that the process has once. And libquadmath, whose only state is what it tells libc's printf,
+// which has one table for the process.
+constexpr std::array shareable{"libcuda.so*", "libnvidia*.so*", "libOpenCL.so*", "libibverbs.so*", "libquadmath.so*"};
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -434,7 +435,7 @@ Library Search::found(const std::string& path) {
   }
   const std::string_view soname = file != nullptr ? file->soname() : std::string_view{};
   const bool separate =
-      is_private(path, soname) || (!is_shared(path, soname) && !any_matches(of_devices, file_name(path)));
+      is_private(path, soname) || (!is_shared(path, soname) && !any_matches(shareable, file_name(path)));
   if (!separate) return shared(path.find('/') == std::string::npos ? "./" + path : path);
   if (fault) fail(fault->what(), "every cell gets its own copy of this library, so it must be made for that");
   return {.sharing = Sharing::separate, .path = file->path(), .file = file, .handle = nullptr};
@@ -498,7 +499,7 @@ Library Search::find() {
   if (const auto path = find_file()) return found(*path);
 
   const std::string path = find_system_library(base);
-  const bool wants_separate = is_private(base, {}) || (!is_shared(base, {}) && !any_matches(of_devices, base));
+  const bool wants_separate = is_private(base, {}) || (!is_shared(base, {}) && !any_matches(shareable, base));
   if (wants_separate && !path.empty()) return found(path);
   looked_.emplace_back("the system's libraries");
   void* handle = ::dlopen(base.c_str(), RTLD_NOLOAD | RTLD_NOW);

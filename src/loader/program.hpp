@@ -61,7 +61,7 @@ struct Requester {
 /// Sharing: some libraries are never separate, whatever the rules (libc and its parts, ld-linux, libstdc++, libgcc_s,
 /// libaplib, sanitizer runtimes), and of those the process's own is taken, wherever another lies; libaplib is always
 /// the one that this code is in. Other MPIs' are replaced by front ends. Else the rules decide. Where they say
-/// nothing, every instance has its own copy, as a process would, but of what speaks to a device.
+/// nothing, every instance has its own copy, as a process would, but of what speaks to a device and of libquadmath.
 ///
 /// Call from: any thread; blocks while files are read, and runs constructors of shared libraries that the process
 /// has not yet loaded. Throws Error(failed) naming the library, who needs it, and where it was looked for.

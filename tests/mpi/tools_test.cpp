@@ -194,11 +194,11 @@ TEST_F(MpiTools, ExecPassesOnWhatItShould) {
 
 TEST_F(MpiTools, ProgramsOfOtherMpisAreRefused) {
   write("other.c", "int MPI_Init(int* c, char*** v) { return 0; }\n");
-  (void)output(C_COMPILER " -shared -fPIC -Wl,-soname,libmpifort.so.12 other.c -o libmpifort.so.12 && " C_COMPILER
+  (void)output(C_COMPILER " -shared -fPIC -Wl,-soname,libmpich_intel.so.9 other.c -o libmpich_intel.so.9 && " C_COMPILER
                           " -I" BUILD_TREE
                           "/lib/aplib/mpi/include -Wl,--unresolved-symbols=ignore-all hello.c "
-                          "-Wl,--no-as-needed ./libmpifort.so.12 -o other");
-  expect_refused("mpiexec -n 2 ./other", "libmpifort.so.12");
+                          "-Wl,--no-as-needed ./libmpich_intel.so.9 -o other");
+  expect_refused("mpiexec -n 2 ./other", "libmpich_intel.so.9");
   expect_refused("mpiexec -n 2 ./other", "another MPI's");
 }
 

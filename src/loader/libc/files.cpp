@@ -21,9 +21,9 @@
 #include <fmt/format.h>
 #include <fts.h>
 #include <ftw.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <poll.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>

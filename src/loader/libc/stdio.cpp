@@ -260,6 +260,19 @@ int own_fileno(std::FILE* file) {
   return -1;
 }
 
+/// Printf of all cells, and of the runtime, would call what the program registers, also after its end.
+int bound_register_printf() {
+  Instance* const instance = calling(__builtin_return_address(0));
+  if (instance != nullptr) {
+    instance->services().warn(
+        "register_printf_function() and its kin are not available in a loaded program (they fail with ENOSYS): libc "
+        "has "
+        "one table for the process; run the program as processes (--processes)");
+  }
+  errno = ENOSYS;
+  return -1;
+}
+
 }  // namespace
 
 std::span<const Binding> stdio_bindings() {
@@ -268,6 +281,10 @@ std::span<const Binding> stdio_bindings() {
         variable<&LibcState::in>("stdin"),
         variable<&LibcState::out>("stdout"),
         variable<&LibcState::err>("stderr"),
+        Binding::of("register_printf_function", &bound_register_printf),
+        Binding::of("register_printf_specifier", &bound_register_printf),
+        Binding::of("register_printf_modifier", &bound_register_printf),
+        Binding::of("register_printf_type", &bound_register_printf),
         Binding::of("printf", &Formatted<print, char>::with_dots),
         Binding::of("_IO_printf", &Formatted<print, char>::with_dots),
         Binding::of("vprintf", &Formatted<print, char>::with_list),

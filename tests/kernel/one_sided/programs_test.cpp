@@ -221,7 +221,7 @@ void cell_main(void) {
     }
   }
   while (*(volatile long long*)(words + 1) < 1000) getcid();
-  syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
+  syscall(SYS_kill, syscall(SYS_getppid), SIGKILL);  // the process that carries the cells
 })");
   const Ended ended = in_processes(program, 2, 1);
   EXPECT_EQ(ended.status, 72) << ended.error;
@@ -240,7 +240,7 @@ void cell_main(void) {
     }
   }
   amcheck(&flag, 1);
-  syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
+  syscall(SYS_kill, syscall(SYS_getppid), SIGKILL);  // the process that carries the cells
 })");
   const Ended ended = in_processes(program, 2, 1);
   EXPECT_EQ(ended.status, 72) << ended.error;
