@@ -63,6 +63,14 @@ TaskContext::TaskContext(Instance& owner) : instance(&owner) {
   owner.entered(*this);
 }
 
+TaskContext* adopt_thread(const void* caller) {
+  Instance* const instance = calling(caller);
+  if (instance == nullptr) return nullptr;
+  auto* const context = new TaskContext(*instance);
+  current_program_context = context;
+  return context;
+}
+
 TaskContext::~TaskContext() {
   for (char* block : tls_blocks) std::free(block);
   if (instance->libc().measures_cpu) instance->libc().cpu_of_ended += cpu.used();
@@ -304,14 +312,8 @@ constexpr std::size_t lent_alignment = 64;
 
 [[gnu::noinline]] void* find_slowly(const TlsIndex* index, const void* caller) {
   TaskContext* context = here();
-  if (context == nullptr) {
-    // A thread made behind our back (not by pthread_create): give it a context of the instance whose code it runs,
-    // for good.
-    Instance* instance = calling(caller);
-    if (instance == nullptr) std::abort();
-    context = new TaskContext(*instance);
-    current_program_context = context;
-  }
+  if (context == nullptr) context = adopt_thread(caller);
+  if (context == nullptr) std::abort();
   const auto module = static_cast<std::uint32_t>(index->module);
   const LoadedImage* image = context->instance->image_of_module(module);
   if (image != nullptr && image->file->uses_static_tls() && image->file->tls()) {

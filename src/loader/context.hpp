@@ -97,6 +97,10 @@ inline TaskContext* here() noexcept { return static_cast<TaskContext*>(current_p
 /// The instance whose code calls us. `caller`: __builtin_return_address(0) of the function bound into the program.
 /// Null: no instance at all.
 Instance* calling(const void* caller) noexcept;
+/// Gives the calling thread, which was made behind our back (not by pthread_create), a context of the instance whose
+/// code it runs, for good. Null: no instance at all. May throw std::bad_alloc.
+TaskContext* adopt_thread(const void* caller);
+
 // State that the kernel or libc keeps per thread and a program believes to be its own: locale, working directory,
 // umask, initial-exec thread-locals. Cells share threads, so the switch exchanges it (ProgramContextOps::swap), but
 // only from and to contexts that have changed any of it.

@@ -308,8 +308,7 @@ class Search {
   std::optional<std::string> find_in(std::string_view folders, const char* separators, const ElfFile* file,
                                      const std::string& whose);
   std::optional<std::string> find_inherited();
-  bool is_private(const std::string& path, std::string_view soname) const;
-  bool is_shared(const std::string& path, std::string_view soname) const;
+  bool is_separate(const std::string& path, std::string_view soname) const;
   bool matches_one(const std::vector<std::string>& patterns, const std::string& path, std::string_view soname) const;
   Library found(const std::string& path);
   Library of_process();
@@ -404,12 +403,10 @@ bool Search::matches_one(const std::vector<std::string>& patterns, const std::st
          (!soname.empty() && matches_any(patterns, soname));
 }
 
-bool Search::is_private(const std::string& path, std::string_view soname) const {
-  return matches_one(rules_.private_names, path, soname);
-}
-
-bool Search::is_shared(const std::string& path, std::string_view soname) const {
-  return matches_one(rules_.shared_names, path, soname);
+/// By the rules, or else by default.
+bool Search::is_separate(const std::string& path, std::string_view soname) const {
+  if (matches_one(rules_.private_names, path, soname)) return true;
+  return !matches_one(rules_.shared_names, path, soname) && !any_matches(shareable, file_name(path));
 }
 
 Library Search::shared(const std::string& what) {
@@ -434,9 +431,7 @@ Library Search::found(const std::string& path) {
     fault = error;
   }
   const std::string_view soname = file != nullptr ? file->soname() : std::string_view{};
-  const bool separate =
-      is_private(path, soname) || (!is_shared(path, soname) && !any_matches(shareable, file_name(path)));
-  if (!separate) return shared(path.find('/') == std::string::npos ? "./" + path : path);
+  if (!is_separate(path, soname)) return shared(path.find('/') == std::string::npos ? "./" + path : path);
   if (fault) fail(fault->what(), "every cell gets its own copy of this library, so it must be made for that");
   return {.sharing = Sharing::separate, .path = file->path(), .file = file, .handle = nullptr};
 }
@@ -499,7 +494,7 @@ Library Search::find() {
   if (const auto path = find_file()) return found(*path);
 
   const std::string path = find_system_library(base);
-  const bool wants_separate = is_private(base, {}) || (!is_shared(base, {}) && !any_matches(shareable, base));
+  const bool wants_separate = is_separate(base, {});
   if (wants_separate && !path.empty()) return found(path);
   looked_.emplace_back("the system's libraries");
   void* handle = ::dlopen(base.c_str(), RTLD_NOLOAD | RTLD_NOW);

@@ -33,35 +33,17 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-constexpr seconds longest_wait{3'000'000'000};  // more than any program waits, less than a clock can count
-
-nanoseconds duration_of(const timespec& time) noexcept {
-  return seconds(time.tv_sec) >= longest_wait ? nanoseconds(longest_wait)
-                                              : seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
-}
-
-bool is_time(const timespec& time) noexcept {
-  return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000;
-}
-
-/// The switch may have come between, so the place of errno must not be known from before.
-[[gnu::noinline]] int errno_now() noexcept { return errno; }
-[[gnu::noinline]] int failed(int error) noexcept {
-  errno = error;
-  return -1;
-}
-
 }  // namespace
 
 std::optional<WaitClock::time_point> deadline_in(const timespec* time) noexcept {
   if (time == nullptr) return std::nullopt;
-  return WaitClock::now() + duration_of(*time);
+  return WaitClock::now() + to_duration(*time);
 }
 
 WaitClock::time_point deadline_at(clockid_t clock, const timespec& time) noexcept {
   timespec now{};
   ::clock_gettime(clock, &now);
-  return WaitClock::now() + (duration_of(time) - duration_of(now));
+  return WaitClock::now() + (to_duration(time) - to_duration(now));
 }
 
 void let_others_run(Instance& instance, nanoseconds pause) noexcept {
@@ -232,7 +214,7 @@ int bound_ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, cons
   if (Instance* const sleeper = count == 0 && timeout != nullptr ? calling(__builtin_return_address(0)) : nullptr) {
     if (!is_time(*timeout)) return failed(EINVAL);
     const MaskWhile masked(*sleeper, mask);
-    return sleep_in(*sleeper, duration_of(*timeout));
+    return sleep_in(*sleeper, to_duration(*timeout));
   }
   Instance* const instance = sharing(__builtin_return_address(0));
   if (instance == nullptr) return ::ppoll(descriptors, count, timeout, nullptr);
@@ -281,7 +263,7 @@ int bound_select(int count, fd_set* read, fd_set* write, fd_set* except, timeval
   const void* const caller = __builtin_return_address(0);
   const bool sleeps = timeout != nullptr && timeout->tv_sec >= 0 && timeout->tv_usec >= 0;
   if (Instance* const instance = sleeps && has_none(count, read, write, except) ? calling(caller) : nullptr) {
-    const int result = sleep_in(*instance, duration_of({timeout->tv_sec, 0}) + microseconds(timeout->tv_usec));
+    const int result = sleep_in(*instance, to_duration({timeout->tv_sec, 0}) + microseconds(timeout->tv_usec));
     if (result == 0) *timeout = timeval{};  // as Linux does
     return result;
   }
@@ -313,7 +295,7 @@ int bound_pselect(int count, fd_set* read, fd_set* write, fd_set* except, const 
   if (Instance* const sleeper = sleeps ? calling(__builtin_return_address(0)) : nullptr) {
     if (!is_time(*timeout)) return failed(EINVAL);
     const MaskWhile masked(*sleeper, mask);
-    return sleep_in(*sleeper, duration_of(*timeout));
+    return sleep_in(*sleeper, to_duration(*timeout));
   }
   Instance* const instance = sharing(__builtin_return_address(0));
   if (instance == nullptr) return ::pselect(count, read, write, except, timeout, nullptr);

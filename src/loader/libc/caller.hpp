@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <cstdarg>
 #include <memory>
 #include <type_traits>
@@ -28,6 +29,14 @@ inline LibcState* state_of(const void* caller) noexcept {
   Instance* instance = calling(caller);
   return instance == nullptr ? nullptr : &instance->libc();
 }
+
+/// What a function of libc does that fails. A task may have been switched meanwhile, and its thread with it, so the
+/// place of errno must not be known from before.
+[[gnu::noinline]] inline int failed(int error) noexcept {
+  errno = error;
+  return -1;
+}
+[[gnu::noinline]] inline int errno_now() noexcept { return errno; }
 
 /// The same type whether or not libc declares the function nothrow.
 template <class Result, class... Args>

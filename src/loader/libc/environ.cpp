@@ -118,11 +118,6 @@ char* give_variable(LibcState& state, std::string_view name) {
   return text + name.size() + 1;
 }
 
-int failed(int error) noexcept {
-  errno = error;
-  return -1;
-}
-
 // --- what programs call
 
 char* own_getenv(LibcState& state, const char* name) { return give_variable(state, name); }

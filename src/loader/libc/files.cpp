@@ -715,13 +715,6 @@ using std::chrono::microseconds;
 constexpr microseconds first_pause{20};
 constexpr microseconds longest_pause{2000};
 
-/// Tasks may have been switched, and the thread with them, so the place of errno must not be known from before.
-[[gnu::noinline]] int failed(int error) noexcept {
-  errno = error;
-  return -1;
-}
-[[gnu::noinline]] int error_now() noexcept { return errno; }
-
 /// Calls `attempt` until it ends with something else than "another has it". Returns its result, errno set. Switches
 /// tasks: between attempts.
 template <class Attempt>
@@ -729,7 +722,7 @@ int wait_for(Instance& instance, const Attempt& attempt) {
   for (microseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
     const int result = attempt();
     if (result == 0) return 0;
-    const int error = error_now();
+    const int error = errno_now();
     if (error != EAGAIN && error != EACCES) return failed(error);
     instance.services().sleep(pause);
   }

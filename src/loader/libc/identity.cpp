@@ -51,11 +51,6 @@ namespace aplib::loader::libc {
 
 namespace {
 
-int fail(int error) {
-  errno = error;
-  return -1;
-}
-
 /// A thread that only sleeps: its number is taken as long as it lives.
 class Sleeper {
  public:
@@ -197,10 +192,10 @@ pid_t own_getsid(Instance& instance, pid_t pid) {
 }
 
 int own_setpgid(Instance& instance, pid_t pid, pid_t group) {
-  if (group < 0) return fail(EINVAL);
+  if (group < 0) return failed(EINVAL);
   if (!means_own(instance, pid)) return ::setpgid(pid, group);  // a child
   Identity& own = shared_part(instance.libc().identity);
-  if (own.session != 0) return fail(EPERM);
+  if (own.session != 0) return failed(EPERM);
   own.group = group != 0 ? group : pid_of(instance);
   return 0;
 }
@@ -210,7 +205,7 @@ int own_setpgrp(Instance& instance) { return own_setpgid(instance, 0, 0); }
 pid_t own_setsid(Instance& instance) {
   Identity& own = shared_part(instance.libc().identity);
   const pid_t pid = pid_of(instance);
-  if (own.group == pid) return fail(EPERM);
+  if (own.group == pid) return failed(EPERM);
   own.group = own.session = pid;
   return pid;
 }
@@ -222,7 +217,7 @@ int signal_thread(Instance& instance, pid_t process, pid_t thread, int signal) {
   instance.services().warn(
       "tgkill() of another thread is not available in a loaded program (it returns ENOSYS): signals are the machine's; "
       "use a condition variable or a pipe to wake a thread");
-  return fail(ENOSYS);
+  return failed(ENOSYS);
 }
 
 int own_tgkill(Instance& instance, pid_t process, pid_t thread, int signal) {
@@ -376,7 +371,7 @@ int own_prctl(int option, ...) {
             fmt::format("prctl({}) is refused (EINVAL): it would be so for all cells of the process; run the program "
                         "with --processes",
                         option));
-        return fail(EINVAL);
+        return failed(EINVAL);
       default:
         break;
     }
@@ -413,7 +408,7 @@ int change_user(Instance& instance, const char* call, const std::array<Id, count
         "{}() is refused (EPERM): all cells of the process would change their user or group; run the program with "
         "--processes",
         call));
-    return fail(EPERM);
+    return failed(EPERM);
   }
   return 0;
 }
@@ -519,7 +514,7 @@ bool means_task(Instance& instance, pid_t pid) {
 int own_sched_setaffinity(Instance& instance, pid_t pid, std::size_t bytes, const cpu_set_t* cores) {
   if (!means_task(instance, pid)) return ::sched_setaffinity(pid, bytes, cores);
   const int error = bind(instance, bytes, cores);
-  return error == 0 ? 0 : fail(error);
+  return error == 0 ? 0 : failed(error);
 }
 
 int own_sched_getaffinity(Instance& instance, pid_t pid, std::size_t bytes, cpu_set_t* cores) {
@@ -551,7 +546,7 @@ int priority_of(Instance& instance) {
 
 int set_priority(Instance& instance, int priority, int error) {
   priority = std::clamp(priority, least_nice, most_nice);
-  if (priority < priority_of(instance) && ::geteuid() != 0) return fail(error);
+  if (priority < priority_of(instance) && ::geteuid() != 0) return failed(error);
   Identity& own = shared_part(instance.libc().identity);
   const std::lock_guard lock(own.mutex);
   own.priority = priority;
@@ -600,8 +595,8 @@ int get_limit(Instance& instance, int resource, rlimit64& limit) {
 int set_limit(Instance& instance, int resource, const rlimit64& limit) {
   rlimit64 before{};
   if (get_limit(instance, resource, before) != 0) return -1;
-  if (limit.rlim_cur > limit.rlim_max) return fail(EINVAL);
-  if (limit.rlim_max > before.rlim_max && ::geteuid() != 0) return fail(EPERM);
+  if (limit.rlim_cur > limit.rlim_max) return failed(EINVAL);
+  if (limit.rlim_max > before.rlim_max && ::geteuid() != 0) return failed(EPERM);
   rlimit64 process{};
   ::getrlimit64(static_cast<__rlimit_resource>(resource), &process);
   if (limit.rlim_cur > process.rlim_cur) {  // more than all have: nobody is hurt by it

@@ -49,15 +49,9 @@ namespace {
 
 constexpr bool is_used(std::uint32_t use) noexcept { return use % 2 != 0; }
 
-/// The calling flow, or null: no instance. A thread that was made behind our back gets a context for good.
 TaskContext* flow_of(const void* caller) {
-  if (TaskContext* const context = here()) [[likely]]
-    return context;
-  Instance* const instance = calling(caller);
-  if (instance == nullptr) return nullptr;
-  auto* const context = new TaskContext(*instance);
-  current_program_context = context;
-  return context;
+  TaskContext* const context = here();
+  return context != nullptr ? context : adopt_thread(caller);
 }
 
 int create_key(Instance& instance, pthread_key_t* key, KeyDestructor destructor) {

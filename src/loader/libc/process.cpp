@@ -157,12 +157,6 @@ struct ProcessPrivate {
 
 namespace {
 
-/// The switch may have come between, so the place of errno must not be known from before.
-[[gnu::noinline]] int failed(int error) noexcept {
-  errno = error;
-  return -1;
-}
-
 /// What the child begins with besides files. The machine's threads block the signals that end it, for themselves; a
 /// child blocks what the program does.
 class Attributes {

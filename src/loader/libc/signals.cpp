@@ -70,12 +70,6 @@ bool has_handler(const Action& action) noexcept {
   return (action.sa_flags & SA_SIGINFO) != 0 || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
 
-/// The switch may have come between, so the place of errno must not be known from before.
-[[gnu::noinline]] int failed(int error) noexcept {
-  errno = error;
-  return -1;
-}
-
 std::string name_of(int signal) {
   const char* name = sigabbrev_np(signal);
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
@@ -200,9 +194,6 @@ void set_handler_stack(Instance& instance, const char* stack) noexcept {
   const std::lock_guard lock(tables_mutex);
   if (SignalTable* table = instance.libc().signals.part) table->handler_stack = stack;
 }
-
-/// The switch may have come between, so the place of errno must not be known from before.
-[[gnu::noinline]] int errno_now() noexcept { return errno; }
 
 // On the stack of the program.
 void run_pending_handlers(int /*signal*/, siginfo_t* /*info*/, void* context) {

@@ -36,17 +36,11 @@ namespace {
 
 using Deadline = std::optional<WaitClock::time_point>;
 
-[[gnu::noinline]] int errno_now() noexcept { return errno; }
-[[gnu::noinline]] int failed(int error) noexcept {
-  errno = error;
-  return -1;
-}
-
-bool is_time(const timespec& time) noexcept { return time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
+bool is_deadline(const timespec& time) noexcept { return time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000; }
 
 /// An absolute time of `clock`; EINVAL: it is none.
 int find_deadline(clockid_t clock, const timespec* time, Deadline& deadline) noexcept {
-  if (time == nullptr || !is_time(*time)) return EINVAL;
+  if (time == nullptr || !is_deadline(*time)) return EINVAL;
   deadline = deadline_at(clock, *time);
   return 0;
 }

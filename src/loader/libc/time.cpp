@@ -202,23 +202,6 @@ using std::chrono::seconds;
 
 constexpr long nanoseconds_per_second = 1'000'000'000;
 
-/// More than any program waits, less than a clock can count.
-constexpr seconds longest{3'000'000'000};
-
-bool is_time(const timespec& time) noexcept {
-  return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < nanoseconds_per_second;
-}
-
-nanoseconds to_duration(const timespec& time) noexcept {
-  return seconds(time.tv_sec) >= longest ? nanoseconds(longest) : seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
-}
-
-/// The switch may have come between, so the place of errno must not be known from before.
-[[gnu::noinline]] int failed(int error) noexcept {
-  errno = error;
-  return -1;
-}
-
 /// What is left of the duration where a handler has cut it short; else nothing.
 nanoseconds sleep_in(Instance& instance, nanoseconds duration) {
   const auto begin = std::chrono::steady_clock::now();

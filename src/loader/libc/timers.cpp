@@ -56,11 +56,6 @@ struct Timer {
   [[nodiscard]] bool is_armed() const noexcept { return due.has_value(); }
 };
 
-[[gnu::noinline]] int failed(int error) noexcept {
-  errno = error;
-  return -1;
-}
-
 }  // namespace
 
 struct TimerState {
@@ -252,12 +247,11 @@ timeval to_timeval(nanoseconds time) noexcept {
 }
 timespec to_timespec(nanoseconds time) noexcept { return {time.count() / 1'000'000'000, time.count() % 1'000'000'000}; }
 nanoseconds to_duration(const timeval& time) noexcept { return seconds(time.tv_sec) + microseconds(time.tv_usec); }
-nanoseconds to_duration(const timespec& time) noexcept { return seconds(time.tv_sec) + nanoseconds(time.tv_nsec); }
+
+using libc::is_time;
+using libc::to_duration;
 
 bool is_time(const timeval& time) noexcept { return time.tv_sec >= 0 && time.tv_usec >= 0 && time.tv_usec < 1'000'000; }
-bool is_time(const timespec& time) noexcept {
-  return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000;
-}
 
 constexpr std::array<int, 3> signals_of_intervals{SIGALRM, SIGVTALRM, SIGPROF};
 

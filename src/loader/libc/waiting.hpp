@@ -17,6 +17,17 @@ namespace aplib::loader::libc {
 
 using WaitClock = std::chrono::steady_clock;
 
+inline constexpr std::chrono::seconds longest_wait{3'000'000'000};  // more than a program waits, less than clocks count
+
+inline bool is_time(const timespec& time) noexcept {
+  return time.tv_sec >= 0 && time.tv_nsec >= 0 && time.tv_nsec < 1'000'000'000;
+}
+/// At most longest_wait.
+inline std::chrono::nanoseconds to_duration(const timespec& time) noexcept {
+  const std::chrono::seconds whole(time.tv_sec);
+  return whole >= longest_wait ? longest_wait : whole + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 /// The point of time that is `time` away; null: none.
 std::optional<WaitClock::time_point> deadline_in(const timespec* time) noexcept;
 /// `time` of `clock` as a point of ours, as things are now.
