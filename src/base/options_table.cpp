@@ -354,7 +354,7 @@ constexpr std::array rows{
               apply_names<&Options::private_libraries>,
               print_names<&Options::private_libraries>},
     OptionRow{{"shared-libraries", "APLIB_SHARED_LIBRARIES", "NAME,...", "", "", "file names, * and ? allowed",
-               "Loaded programs: further libraries that all cells share, besides those of the system."},
+               "Loaded programs: libraries that all cells share, as they share libc and libstdc++."},
               apply_names<&Options::shared_libraries>,
               print_names<&Options::shared_libraries>},
     OptionRow{

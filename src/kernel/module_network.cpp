@@ -138,30 +138,35 @@ void ModuleNetwork::answer_errand(std::uint32_t process, std::span<const std::by
   errands_answered_ = true;
 }
 
-void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process) {
+bool ModuleNetwork::await_room(TaskControl& self, std::uint32_t process, Clock::duration stall_max) {
   std::size_t least = module_.queued(process);
   Clock::time_point since = Clock::now();
   while (true) {
     poll();
     Processor::yield(self);
-    if (self.cell->processor->stops()) return;
+    if (self.cell->processor->stops()) return true;
     const std::size_t queued = module_.queued(process);
-    if (queued <= domain_.options.send_limit_bytes) return;
+    if (queued <= domain_.options.send_limit_bytes) return true;
     const Clock::time_point now = Clock::now();
     if (queued < least) {
       least = queued;
       since = now;
-    } else if (now - since > domain_.options.send_wait) {
-      throw Error(
-          Errc::exhausted,
-          fmt::format(
-              "{} task {}: {}: {} MiB wait to be taken by {} ({}), which has taken nothing for {}; let {} receive "
-              "more often, send less at a time, or raise send-limit (APLIB_SEND_LIMIT) or send-wait",
-              domain_.name_of(self.cell->id), self.id, call, queued >> 20, process_.names[process],
-              domain_.cell_map.text(process), text::print_duration(domain_.options.send_wait), domain_.name_of(cell)));
+    } else if (now - since > stall_max) {
+      return false;
     }
     if (!self.cell->processor->idle().has_ready()) module_.wait(room_sleep);
   }
+}
+
+void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process) {
+  if (await_room(self, process, domain_.options.send_wait)) return;
+  throw Error(
+      Errc::exhausted,
+      fmt::format("{} task {}: {}: {} MiB wait to be taken by {} ({}), which has taken nothing for {}; let {} receive "
+                  "more often, send less at a time, or raise send-limit (APLIB_SEND_LIMIT) or send-wait",
+                  domain_.name_of(self.cell->id), self.id, call, module_.queued(process) >> 20, process_.names[process],
+                  domain_.cell_map.text(process), text::print_duration(domain_.options.send_wait),
+                  domain_.name_of(cell)));
 }
 
 // MPI's sends must end without the help of others. A peer that has taken nothing for some ms is not waited for again
@@ -169,22 +174,7 @@ void ModuleNetwork::wait_for_room(TaskControl& self, const char* call, std::uint
 void ModuleNetwork::wait_while_it_takes(TaskControl& self, std::uint32_t process) {
   std::atomic<bool>& stalls = peers_[process].stalls;
   if (stalls.load(std::memory_order_relaxed)) return;  // relaxed: a hint, here and below
-  std::size_t least = module_.queued(process);
-  Clock::time_point since = Clock::now();
-  while (!self.cell->processor->stops()) {
-    poll();
-    Processor::yield(self);
-    const std::size_t queued = module_.queued(process);
-    if (queued <= domain_.options.send_limit_bytes) return;
-    const Clock::time_point now = Clock::now();
-    if (queued < least) {
-      least = queued;
-      since = now;
-    } else if (now - since > Domain::stall_max) {
-      return stalls.store(true, std::memory_order_relaxed);
-    }
-    if (!self.cell->processor->idle().has_ready()) module_.wait(room_sleep);
-  }
+  if (!await_room(self, process, Domain::stall_max)) stalls.store(true, std::memory_order_relaxed);
 }
 
 void ModuleNetwork::send_exchange(std::uint32_t process, std::span<const std::byte> frame) {

@@ -188,6 +188,8 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   };
 
   void poll_alone();  // under poll_mutex_
+  /// False: the peer has taken nothing for `stall_max`. True also where the machine stops.
+  [[nodiscard]] bool await_room(TaskControl& self, std::uint32_t process, Clock::duration stall_max);
   void wait_for_room(TaskControl& self, const char* call, std::uint32_t cell, std::uint32_t process);
   void wait_while_it_takes(TaskControl& self, std::uint32_t process);
   void check_unread();
