@@ -149,8 +149,8 @@ void name_large_frame(Line& line, const Cell& cell, const Stack& stack, const ch
 
 /// Ends the process if a thread that a program has made has overflowed its stack.
 void tell_thread_overflow(int signal, const char* address) noexcept {
-  constexpr std::size_t below_max = std::size_t{64}
-                                    << 10;  // glibc's guard is a page, unless the program says otherwise
+  // glibc's guard is a page, unless the program says otherwise.
+  constexpr std::size_t below_max = std::size_t{64} << 10;
   const loader::libc::ThreadStack stack = loader::libc::stack_of_program_thread();
   if ((signal != SIGSEGV && signal != SIGBUS) || stack.low == nullptr || address >= stack.low ||
       address < stack.low - below_max)
@@ -249,7 +249,7 @@ bool is_in_program(const arch::Interrupted& at) noexcept {
 }
 
 /// Nothing of ours below the program's code could be in the middle of something. Tasks of one cell count on switching
-/// in calls only, and OpenMP's library keeps what it knows of a region with the thread.
+/// in calls only, and threads of the program share its processor otherwise (cell/baton.hpp).
 bool can_give_way(const TaskControl& task, const arch::Interrupted& at) noexcept {
   const Cell& cell = *task.cell;
   return current_program_context == task.program && !task.ready && task.aside == nullptr && cell.live_tasks == 1 &&
