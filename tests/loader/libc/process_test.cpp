@@ -430,6 +430,7 @@ TEST_F(LibcProcess, AProgramClosesItsOwnDescriptorsOnly) {
       if (n == 2) say("%d %d %d %d ", fcntl(file, F_GETFD) >= 0, write(ends[1], "x", 1) == 1, fputs("x", stream) >= 0 && fflush(stream) == 0, readdir(folder) != NULL);
       if (n == 3 && closes) { file = open("/", O_RDONLY); say("%d ", close(file)); ended(close(file), EBADF); }
       if (n == 4 && !closes) { int other = dup(file); say("%d ", close(other)); ended(close(other), EBADF); say("%d", close(file)); }
+      if (n == 4) closedir(folder);
     })C";
   const std::vector<Side> sides = by_turns(source, 5, {Side{}, Side{{"CLOSES=1"}}});
   EXPECT_EQ(sides[0].said, "1 1 1 1 0 -1 1 0");
@@ -474,7 +475,7 @@ TEST_F(LibcProcess, WhatAProgramSetsForItsProcessIsItsOwn) {
         case 4: prctl(PR_SET_NAME, getenv("NAME")); break;
         case 5: prctl(PR_GET_NAME, name); say("%d ", strcmp(name, getenv("NAME"))); pthread_getname_np(pthread_self(), name, 16); say("%d ", strcmp(name, getenv("NAME"))); break;
         case 6: n = readlink("/proc/self/exe", path, sizeof path - 1); path[n] = 0; say("%d ", strcmp(path, (char*)getauxval(AT_EXECFN)));
-                say("%s ", strrchr(realpath("/proc/self/exe", NULL), '/')); break;
+                { char* real = realpath("/proc/self/exe", NULL); say("%s ", strrchr(real, '/')); free(real); } break;
         case 7: say("%d %d", setuid(geteuid()), setgid(getegid())); ended(setuid(12345), EPERM); break;
       }
     })C";
