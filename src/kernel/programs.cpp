@@ -124,6 +124,13 @@ class LoadedRun::CellHost : public loader::CellServices {
     const Stack& stack = task->aside != nullptr ? *task->aside : task->stack;
     return {stack.low, stack.top};
   }
+  std::int64_t computed() noexcept override {
+    if (domain_.carriers < domain_.local_count())             // SpinWatch looks
+      return cell_.computed.load(std::memory_order_relaxed);  // relaxed: a measure
+    timespec used{};
+    if (running_task() == nullptr || ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) != 0) return 0;
+    return used.tv_sec * std::int64_t{1'000'000'000} + used.tv_nsec;
+  }
   std::shared_ptr<void> thread_begins() noexcept override {
     return std::shared_ptr<SignalStack>(new (std::nothrow) SignalStack);
   }

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <utility>
@@ -54,8 +55,11 @@ SpinWatch::SpinWatch(const Domain& domain, std::vector<std::thread>& threads,
   for (std::size_t p = 0; p < threads.size(); ++p) {
     clockid_t clock{};
     if (pthread_getcpuclockid(threads[p].native_handle(), &clock) == 0)
-      watched_.push_back(
-          {.processor = *domain.processors[p], .clock = clock, .since = seconds_on(clock), .since_then = Clock::now()});
+      watched_.push_back({.processor = *domain.processors[p],
+                          .clock = clock,
+                          .since = seconds_on(clock),
+                          .sampled = seconds_on(clock),
+                          .since_then = Clock::now()});
   }
   thread_ = os::quiet_thread("aplib-watch", [this] { watch(); });
 }
@@ -79,10 +83,21 @@ void SpinWatch::watch() {
   }
 }
 
+// The task may end meanwhile, and others write where its record was. So its cell is believed only if there is such one.
+void SpinWatch::sample(Watched& at, double now) {
+  const auto computed = static_cast<std::int64_t>((now - std::exchange(at.sampled, now)) * 1e9);
+  const TaskControl* const task = at.processor.glimpse();
+  Cell* cell = nullptr;
+  if (computed <= 0 || task == nullptr || !copy_if_mapped(task->cell, cell)) return;
+  if (std::ranges::find(domain_.cells, cell) == domain_.cells.end()) return;
+  cell->computed.fetch_add(computed, std::memory_order_relaxed);  // relaxed: a measure
+}
+
 /// False: it sleeps.
 bool SpinWatch::look(Watched& at) {
   const std::uint32_t switches = at.processor.switches();
   const double now = seconds_on(at.clock);
+  sample(at, now);
   const Clock::time_point wall = Clock::now();
   if (switches != at.switches || at.processor.parker().is_asleep()) {
     at.switches = switches;

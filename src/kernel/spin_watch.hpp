@@ -9,6 +9,9 @@
 // waits in the system. It may wait for what one of those is to do. Nobody can know, so the text says what to do in that
 // case.
 //
+// Each look is a sample: what a thread has computed since the last one counts for the cell that it carries now. That is
+// the CPU time of programs that have not asked for it yet; from then on, the switch measures (loader/context.hpp).
+//
 // A thread of its own looks some times in a second. The processors do nothing for it.
 #pragma once
 
@@ -41,11 +44,13 @@ class SpinWatch {
     std::uint32_t switches = 0;
     double since = 0;                ///< On that clock: no switch has been seen from here on.
     double slice = 0;                ///< On that clock: when the time slice began.
+    double sampled = 0;              ///< On that clock: up to here, cells have their part.
     Clock::time_point since_then{};  ///< As `since`, on the wall's clock.
   };
 
   void watch();
   [[nodiscard]] bool look(Watched& at);
+  void sample(Watched& at, double now);
   void tell(Watched& at, double now, Clock::time_point wall);
 
   const Domain& domain_;

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -59,6 +60,8 @@ class CellServices {
     char* top = nullptr;
   };
   virtual FlowStack stack() noexcept { return {}; }
+  /// CPU time that the cell has used, in ns, roughly where it shares its thread. Call from: a flow of the program.
+  virtual std::int64_t computed() noexcept { return 0; }
   /// A thread that the program has made begins: what it keeps until its end. Call from: that thread.
   virtual std::shared_ptr<void> thread_begins() noexcept { return nullptr; }
 

@@ -73,7 +73,7 @@ TaskContext* adopt_thread(const void* caller) {
 
 TaskContext::~TaskContext() {
   for (char* block : tls_blocks) std::free(block);
-  if (instance->libc().measures_cpu) instance->libc().cpu_of_ended += cpu.used();
+  instance->libc().cpu_of_ended += cpu.used();
 }
 
 // ---------------------------------------------------------------- CPU time
@@ -103,17 +103,32 @@ constinit thread_local pid_t thread_number = 0;
 
 }  // namespace
 
-// relaxed: `changes_` orders the rest
+// A sequence lock with one writer, the thread that runs the flow. relaxed: `changes_` orders the rest
+void CpuMeter::begin_change() noexcept {
+  changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
+void CpuMeter::end_change() noexcept {
+  changes_.store(changes_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void CpuMeter::add(std::int64_t used) noexcept {
+  begin_change();
+  used_.store(used_.load(std::memory_order_relaxed) + used, std::memory_order_relaxed);
+  end_change();
+}
+
 void CpuMeter::start(std::int64_t now) noexcept {
   if (thread_number == 0) {
     thread_number = ::gettid();
     thread_used = ns_of(CLOCK_THREAD_CPUTIME_ID);
   }
-  changes_.fetch_add(1, std::memory_order_acq_rel);
+  begin_change();
   since_.store(now, std::memory_order_relaxed);
   thread_used_.store(thread_used, std::memory_order_relaxed);
   thread_.store(thread_number, std::memory_order_relaxed);
-  changes_.fetch_add(1, std::memory_order_release);
+  end_change();
 }
 
 void CpuMeter::stop(std::int64_t now) noexcept {
@@ -126,10 +141,10 @@ void CpuMeter::stop(std::int64_t now) noexcept {
   } else {
     thread_used += used;
   }
-  changes_.fetch_add(1, std::memory_order_acq_rel);
+  begin_change();
   used_.store(used_.load(std::memory_order_relaxed) + used, std::memory_order_relaxed);
   thread_.store(0, std::memory_order_relaxed);
-  changes_.fetch_add(1, std::memory_order_release);
+  end_change();
 }
 
 std::int64_t CpuMeter::used() const noexcept {
@@ -148,13 +163,22 @@ std::int64_t CpuMeter::used() const noexcept {
 
 void measure_cpu(Instance& instance) noexcept {
   libc::LibcState& state = instance.libc();
+  TaskContext* const context = here();
+  const bool is_measured = context == nullptr || context->cpu.runs();  // a thread of the program is from its beginning
   if (!state.measures_cpu.exchange(true)) {
-    // What was used before nobody has measured: an equal part of what the process has used, of the time at most.
-    const std::int64_t part = ns_of(CLOCK_PROCESS_CPUTIME_ID) / std::max(libc::LibcState::alive.load(), 1);
-    state.cpu_of_ended += std::min(part, steady_now() - state.made_at);
-    instance.for_each_context([](TaskContext& context) { context.swaps = true; });
+    const std::int64_t before = std::max<std::int64_t>(instance.services().computed() - state.cpu_before, 0);
+    if (is_measured) {
+      state.cpu_of_ended += before;
+    } else {
+      context->cpu.add(before);
+    }
+    instance.for_each_context([](TaskContext& each) { each.swaps = true; });
   }
-  if (TaskContext* context = here(); context != nullptr && !context->cpu.runs()) context->cpu.start(steady_now());
+  if (!is_measured) context->cpu.start(steady_now());
+}
+
+void measure_thread(TaskContext& context) noexcept {
+  if (!context.cpu.runs()) context.cpu.start(steady_now());
 }
 
 std::int64_t cpu_used(Instance& instance) noexcept {

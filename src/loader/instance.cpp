@@ -109,6 +109,7 @@ Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(I
   } const entered{enter};
   enter(context);
   if (context->swaps) swap_thread_state(nullptr, context);
+  self.libc_.cpu_before = self.services().computed();
   Outcome outcome;
   try {
     outcome = until_exit(*context, [&self, &entry] {

@@ -55,19 +55,16 @@ const Binding* find_binding(std::string_view name) {
 }
 
 LibcState::LibcState() noexcept
-    : made_at(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count()), number([] {
+    : number([] {
         static std::atomic<std::uint32_t> last{0};
         return ++last;
-      }()) {
-  ++alive;
-}
+      }()) {}
 
 void start_libc(Instance& instance) {
   libc::start_environment(instance);
   libc::start_program_name(instance);
   libc::start_locale(instance);
   libc::start_time_zone(instance);
-  libc::start_cpu_time(instance);
   libc::start_stdio(instance);
 }
 

@@ -97,7 +97,6 @@ struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror'
 
 struct LibcState {
   LibcState() noexcept;
-  ~LibcState() { --alive; }
   LibcState(const LibcState&) = delete;
   LibcState& operator=(const LibcState&) = delete;
 
@@ -130,9 +129,8 @@ struct LibcState {
   int thread_mask = -1;     ///< umask.
 
   // --- CPU time (context.hpp)
-  static inline std::atomic<int> alive{0};    ///< States there are.
-  std::int64_t made_at;                       ///< ns of CLOCK_MONOTONIC
-  std::atomic<bool> measures_cpu{false};      ///< The program asks for it: the switch measures.
+  std::int64_t cpu_before = 0;                ///< CellServices::computed() when the program began.
+  std::atomic<bool> measures_cpu{false};      ///< The program has asked for it: the switch measures.
   std::atomic<std::int64_t> cpu_of_ended{0};  ///< ns, of flows that have ended.
 
   // --- descriptors (streams.hpp)
@@ -168,9 +166,6 @@ struct LibcState {
 /// instruction.
 void start_libc(Instance& instance);
 
-/// Measures CPU time from the beginning if the program itself names a call that tells it. What only its libraries
-/// name, few programs use: measure_cpu() then.
-void start_cpu_time(Instance& instance) noexcept;
 /// environ from Instance::arguments().environment; the program may change and replace it. May throw std::bad_alloc.
 void start_environment(Instance& instance);
 /// program_invocation_name and its relatives from argv[0], which they point into.

@@ -155,6 +155,7 @@ void* run_thread(void* state) {
   thread->stack = own_stack();
   current_program_context = &context;
   if (context.swaps) context.ops->swap(nullptr, &context);
+  measure_thread(context);
   struct AtEnd {  // also when pthread_exit or a cancellation unwinds
     ProgramThread& thread;
     ~AtEnd() {

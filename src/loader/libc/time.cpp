@@ -320,18 +320,6 @@ std::span<const Binding> sleep_bindings() {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> names_of_cpu_time{"clock", "times", "getrusage", "clock_getcpuclockid",
-                                                            "pthread_getcpuclockid"};
-// gfortran's, whose library refers to the ones above whether or not they are called.
-constexpr std::array<std::string_view, 5> fortran_of_cpu_time{
-    "_gfortran_cpu_time_", "_gfortran_etime", "_gfortran_dtime", "_gfortran_second", "_gfortran_mclock"};
-
-bool tells_cpu_time(std::string_view name) noexcept {
-  return std::ranges::find(names_of_cpu_time, name) != names_of_cpu_time.end() ||
-         (name.starts_with("_gfortran_") &&
-          std::ranges::any_of(fortran_of_cpu_time, [name](std::string_view begin) { return name.starts_with(begin); }));
-}
-
 std::int64_t of_program(Instance& instance) {
   measure_cpu(instance);
   return cpu_used(instance);
@@ -428,15 +416,6 @@ int own_pthread_getcpuclockid(Instance& /*instance*/, pthread_t thread, clockid_
 }
 
 }  // namespace
-
-void start_cpu_time(Instance& instance) noexcept {
-  const Program& program = instance.program();
-  if (std::ranges::none_of(names_of_cpu_time, [&program](std::string_view name) { return program.binds(name); }))
-    return;
-  instance.libc().measures_cpu =
-      std::ranges::any_of(program.images().front().file->symbols(),
-                          [](const Symbol& symbol) { return !symbol.defined && tells_cpu_time(symbol.name); });
-}
 
 std::span<const Binding> cpu_time_bindings() {
   static const std::array table{
