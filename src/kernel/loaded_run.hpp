@@ -25,7 +25,7 @@ struct TaskControl;
 
 /// What the machine's options mean for the loader. This and choose_start() serve the run and the description of a run,
 /// so that both say the same.
-loader::LoadOptions load_options(const Options& options);
+loader::LoadOptions load_options(const Options& options, const ProgramRun& run);
 /// Options::threads, decided as far as it depends on the programs.
 [[nodiscard]] std::uint32_t threads_for(bool has_threads, const Options& options);
 

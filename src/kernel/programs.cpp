@@ -249,13 +249,16 @@ bool LoadedRun::end() {
 std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file) {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const loader::Program>& program = programs_[file];
-  if (program == nullptr && kept_ != nullptr) program = kept_->find(file);
+  if (program != nullptr) return program;
+  const loader::LoadOptions options = load_options(machine_.options, run);
+  KeptPrograms* const kept = options.preload.empty() ? kept_ : nullptr;  // the next run may preload others
+  if (kept != nullptr) program = kept->find(file);
   if (program == nullptr) {
     loader::limit_debugger_list(machine_.options.debugger_images);
-    std::shared_ptr<const loader::Program> loaded = loader::Program::load(file, load_options(machine_.options));
+    std::shared_ptr<const loader::Program> loaded = loader::Program::load(file, options);
     loader::Instance::try_out(loaded);
     program = std::move(loaded);
-    if (kept_ != nullptr) kept_->keep(file, program);
+    if (kept != nullptr) kept->keep(file, program);
   }
   if (program->has_low_memory()) use_low_bodies();
   return program;
@@ -530,8 +533,27 @@ std::string host_file() {
 
 // ---------------------------------------------------------------- where a program begins, and what its run would be
 
-loader::LoadOptions load_options(const Options& options) {
+namespace {
+
+/// LD_PRELOAD of the program's environment: names, separated by spaces or colons.
+std::vector<std::string> preloaded(const ProgramRun& run) {
+  const auto own = std::ranges::find(run.variables, "LD_PRELOAD", &std::pair<std::string, std::string>::first);
+  const char* const of_process = std::getenv("LD_PRELOAD");
+  const std::string text = own != run.variables.end() ? own->second : of_process != nullptr ? of_process : "";
+  std::vector<std::string> names;
+  for (std::size_t at = 0; (at = text.find_first_not_of(" :", at)) != text.npos;) {
+    const std::size_t end = std::min(text.find_first_of(" :", at), text.size());
+    names.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return names;
+}
+
+}  // namespace
+
+loader::LoadOptions load_options(const Options& options, const ProgramRun& run) {
   loader::LoadOptions load;
+  load.preload = preloaded(run);
   load.sharing = {options.private_libraries, options.shared_libraries};
   load.account_heap = options.account_heap;
   if (options.low_memory != "auto") load.low_memory = options.low_memory == "on";
@@ -583,7 +605,7 @@ std::vector<ProgramSummary::Carrier> plan_carriers(const Options& options, Progr
 }  // namespace
 
 ProgramSummary summarize_program(const Options& options, const ProgramRun& run) {
-  const auto program = loader::Program::load(run.file, load_options(options));
+  const auto program = loader::Program::load(run.file, load_options(options, run));
   const ProgramStart start = choose_start(*program, run);
 
   ProgramSummary summary;

@@ -173,6 +173,9 @@ enum class HeapPlace : std::uint8_t {
 
 struct LoadOptions {
   SharingRules sharing;
+  /// Libraries that come before those that the program names (LD_PRELOAD), as find_library() takes them. Such with an
+  /// allocator are the process's, which must have them.
+  std::vector<std::string> preload;
   HeapPlace heap = HeapPlace::as_needed;  ///< Of a loaded program: slot or libc.
   bool account_heap = false;              ///< Count each instance's malloc (docs/privatization.md).
   /// Globals and heap lie below 2 GiB (memory/slot.hpp, LowPlan). None: those of programs that ask for it

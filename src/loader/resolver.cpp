@@ -171,6 +171,7 @@ Resolver::Resolver(Program& program, const std::string& path) : program_(program
 
 void Resolver::run() {
   add(ElfFile::open(path_), nullptr);
+  preload();
   find_libraries();
   scope_ = program_.group_;
   choose_memory();
@@ -233,6 +234,27 @@ std::uint32_t Resolver::image_named(std::string_view name) const {
   const auto found = std::ranges::find_if(
       program_.images_, [name](const Image& image) { return image.file != nullptr && image.file->is_named(name); });
   return static_cast<std::uint32_t>(found - program_.images_.begin());
+}
+
+/// What comes between the program and the libraries that it names. Libc, which all share, and the program must have one
+/// allocator.
+void Resolver::preload() {
+  for (const std::string& name : program_.options_.preload) {
+    try {
+      const Library library = find_library(name, files_.front()->requester, program_.options_.sharing);
+      if (library.sharing == Sharing::shared) continue;
+      if (library.file->find("malloc") != nullptr || library.file->find("_Znwm") != nullptr) {
+        if (dlopen(library.path.c_str(), RTLD_NOLOAD | RTLD_LAZY) != nullptr) continue;
+        throw Error(Errc::failed,
+                    fmt::format("{} brings an allocator, which the whole process must have from its start; set "
+                                "LD_PRELOAD in the environment of aprun or mpiexec, or use --processes",
+                                library.path));
+      }
+      files_.front()->needs.push_back(add(library.file, &files_.front()->requester));
+    } catch (const Error& error) {
+      throw Error(Errc::failed, fmt::format("LD_PRELOAD: {}", error.what()));
+    }
+  }
 }
 
 void Resolver::find_libraries() {

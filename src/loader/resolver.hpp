@@ -48,6 +48,7 @@ class Resolver {
 
   void bind();
   std::uint32_t add(std::shared_ptr<const ElfFile> file, const Requester* needed_by);
+  void preload();
   void find_libraries();
   void choose_memory();
   void enter_group(std::uint32_t index);

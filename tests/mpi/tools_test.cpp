@@ -192,6 +192,42 @@ TEST_F(MpiTools, ExecPassesOnWhatItShould) {
   EXPECT_TRUE(output("mpirun --version").starts_with("mpirun (APlib) "));
 }
 
+// Between the program and MPI, with globals of its own for each rank.
+TEST_F(MpiTools, PreloadedProfilersAreEachRanksOwn) {
+  write("profiler.c", R"(
+#include <mpi.h>
+#include <stdio.h>
+static int sends;
+int MPI_Send(const void* b, int n, MPI_Datatype t, int d, int g, MPI_Comm c) {
+  ++sends;
+  return PMPI_Send(b, n, t, d, g, c);
+}
+int MPI_Finalize(void) {
+  int rank;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  printf("rank %d: %d sends\n", rank, sends);
+  return PMPI_Finalize();
+})");
+  write("sends.c", R"(
+#include <mpi.h>
+int main(int argc, char** argv) {
+  int rank, x = 0;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (int i = 0; i <= rank; ++i) MPI_Send(&x, 1, MPI_INT, !rank, 0, MPI_COMM_WORLD);
+  for (int i = 0; i <= !rank; ++i) MPI_Recv(&x, 1, MPI_INT, !rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Finalize();
+})");
+  write("malloc.c", "void* malloc(unsigned long n) { return (void*)(n & 0); }\nvoid free(void* p) { (void)p; }\n");
+  (void)output("mpicc sends.c -o sends && mpicc -shared profiler.c -o libprofiler.so && " C_COMPILER
+               " -shared -fPIC -fno-builtin malloc.c -o libown.so");
+  const std::string counts = "rank 0: 1 sends\nrank 1: 2 sends\n";
+  EXPECT_EQ(output("LD_PRELOAD=./libprofiler.so mpiexec -n 2 ./sends | sort"), counts);
+  EXPECT_EQ(output("mpiexec -n 2 -x LD_PRELOAD=./libprofiler.so ./sends | sort"), counts);
+  expect_refused("mpiexec -n 2 -x LD_PRELOAD=./libabsent.so ./sends", "LD_PRELOAD: library ./libabsent.so");
+  expect_refused("mpiexec -n 2 -x LD_PRELOAD=./libown.so ./sends", "brings an allocator");
+}
+
 TEST_F(MpiTools, ProgramsOfOtherMpisAreRefused) {
   write("other.c", "int MPI_Init(int* c, char*** v) { return 0; }\n");
   (void)output(C_COMPILER " -shared -fPIC -Wl,-soname,libmpich_intel.so.9 other.c -o libmpich_intel.so.9 && " C_COMPILER
