@@ -182,14 +182,20 @@ std::optional<FarmReport> FarmWatch::read() const {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   const bool lives = ::fcntl(file_.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  const auto read_changes = [this](std::uint64_t& changes) {
+    return ::pread(file_.get(), &changes, sizeof changes, offsetof(Sheet, changes)) == sizeof changes;
+  };
   Sheet sheet{};
+  // Read by themselves: the system copies a file in what order it likes.
+  std::uint64_t before = 0;
   std::uint64_t after = 1;
-  for (int i = 0; i < 100 && (sheet.changes != after || after % 2 != 0); ++i) {
+  for (int i = 0; i < 100 && (before != after || after % 2 != 0); ++i) {
+    if (!read_changes(before)) return std::nullopt;
     if (::pread(file_.get(), &sheet, sizeof sheet, 0) != sizeof sheet || sheet.mark != mark) return std::nullopt;
-    if (::pread(file_.get(), &after, sizeof after, offsetof(Sheet, changes)) != sizeof after) return std::nullopt;
+    if (!read_changes(after)) return std::nullopt;
     if (!lives) break;  // whoever was writing does not go on
   }
-  if (lives && (sheet.changes != after || after % 2 != 0)) return std::nullopt;
+  if (lives && (before != after || after % 2 != 0)) return std::nullopt;
   FarmReport report{.kind = text_of(sheet.kind),
                     .title = text_of(sheet.title),
                     .begun = seconds_of(sheet.begun),
