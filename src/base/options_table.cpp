@@ -354,7 +354,7 @@ constexpr std::array rows{
               apply_names<&Options::private_libraries>,
               print_names<&Options::private_libraries>},
     OptionRow{{"shared-libraries", "APLIB_SHARED_LIBRARIES", "NAME,...", "", "", "file names, * and ? allowed",
-               "Loaded programs: libraries that all cells share, as they share libc and libstdc++."},
+               "Loaded programs: libraries that all cells share, as they share libc."},
               apply_names<&Options::shared_libraries>,
               print_names<&Options::shared_libraries>},
     OptionRow{

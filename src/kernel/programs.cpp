@@ -188,10 +188,6 @@ class LoadedRun::CellHost : public loader::CellServices {
       if (cell_.status == 0) cell_.status = exit_byte(status);
     });
   }
-  void terminating() noexcept override {
-    if (baton() != nullptr && baton()->is_main_thread()) baton()->close();
-    Processor::end_terminating_task();
-  }
   void fail(int status, const std::string& text) override {
     while_alive([&] {
       cell_.status = status;

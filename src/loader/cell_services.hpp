@@ -89,10 +89,6 @@ class CellServices {
   /// task goes on.
   virtual void task_exited(int status) = 0;
 
-  /// std::terminate() was called in the calling flow, before anything of the program's is. Returns if that is the
-  /// program's own affair.
-  virtual void terminating() noexcept {}
-
   /// Ends the machine with this exit status and text, which gets name() in front. Does not return: it unwinds or jumps.
   [[noreturn]] virtual void fail(int status, const std::string& text) = 0;
   /// Tells the user a text, with name() in front, once per machine.

@@ -206,7 +206,6 @@ void Instance::leave_for_good(TaskContext* context) {
     if (!libc::end_pool_threads(self)) self.gone_.tell();
   } else if (is_main) {
     // What the program has written so far is shown even if the threads that go on never end.
-    libc::flush_iostreams(self);
     libc::flush_stream(self, nullptr);
   }
 }
@@ -270,6 +269,13 @@ void Instance::destroy_image(const LoadedImage& image) {
   if (image.file->fini() != 0) reinterpret_cast<Function>(image.base + image.file->fini())();
 }
 
+// Libstdc++ keeps memory for exceptions that are thrown when there is none, until the process ends. Its copy is freed
+// with what its image has said.
+void Instance::free_reserves(const LoadedImage& image) {
+  if (const Symbol* const found = image.file->find("_ZN9__gnu_cxx9__freeresEv"))
+    reinterpret_cast<void (*)()>(image.base + found->value)();
+}
+
 // On the last flow of the instance. What ended by _exit() or an exception runs no code any more, but what it has
 // written is shown.
 void Instance::finish() {
@@ -291,7 +297,10 @@ void Instance::finish() {
     if (runs_handlers_) libc::end_plugins(*this);
     while (runs_handlers_ && constructed_ > 0) {
       const LoadedImage& image = images_[program_->initialization_order()[--constructed_]];
-      run_part([this, &image] { destroy_image(image); });
+      run_part([this, &image] {
+        destroy_image(image);
+        free_reserves(image);
+      });
     }
   } catch (...) {  // the machine stops
     show();

@@ -218,12 +218,11 @@ std::string find_system_library(std::string_view name) {
 
 namespace {
 
-// A second copy of these would not know the first one's threads, locks, heap, exceptions or cells.
+// A second copy of these would not know the first one's threads, locks, heap, stacks or cells.
 constexpr std::array never_separate{
-    "libc.so*",      "libm.so*",       "libmvec.so*",    "libpthread.so*", "libdl.so*",     "librt.so*",
-    "libutil.so*",   "libresolv.so*",  "libnsl.so*",     "libanl.so*",     "libnss_*.so*",  "libthread_db.so*",
-    "ld-linux*.so*", "linux-vdso.so*", "libstdc++.so*",  "libc++.so*",     "libc++abi.so*", "libunwind.so*",
-    "libgcc_s.so*",  "libaplib.so*",   "libmpi_abi.so*",
+    "libc.so*",      "libm.so*",       "libmvec.so*",   "libpthread.so*", "libdl.so*",    "librt.so*",
+    "libutil.so*",   "libresolv.so*",  "libnsl.so*",    "libanl.so*",     "libnss_*.so*", "libthread_db.so*",
+    "ld-linux*.so*", "linux-vdso.so*", "libunwind.so*", "libgcc_s.so*",   "libaplib.so*", "libmpi_abi.so*",
 };
 constexpr std::array sanitizer_runtimes{"libasan.so*", "libtsan.so*",   "libubsan.so*",
                                         "liblsan.so*", "libhwasan.so*", "libclang_rt.*"};
@@ -585,7 +584,7 @@ bool calls_mpi(const ElfFile& file) {
          any_needed({&file, nullptr}, known, [](std::string_view name, const ElfFile&) { return is_of_mpi(name); });
 }
 
-/// Libc and libstdc++, which all cells share, do not use what the program brings: it would free what they allocate.
+/// Libc, which all cells share, does not use what the program brings: it would free what libc allocates.
 std::string allocator_of_its_own(const ElfFile& file) {
   constexpr std::array libraries{"libjemalloc.so*", "libtcmalloc*.so*", "libmimalloc.so*", "libhoard.so*"};
   if (std::ranges::any_of(file.symbols(),
@@ -594,8 +593,6 @@ std::string allocator_of_its_own(const ElfFile& file) {
   if (file.find("malloc") != nullptr && file.find("free") != nullptr) return "has a malloc of its own";
   for (const std::string_view name : file.needed()) {
     if (any_matches(libraries, name)) return fmt::format("has another malloc ({})", name);
-    if (matches("libstdc++.so*", name) && file.find("_Znwm") != nullptr && file.find("_ZdlPv") != nullptr)
-      return "has an operator new of its own";
   }
   return {};
 }

@@ -58,7 +58,7 @@ struct Requester {
 /// DT_RUNPATH), LD_LIBRARY_PATH, DT_RUNPATH of the requester alone, the system's. $ORIGIN, $LIB and $PLATFORM are
 /// replaced; files for other machines are passed over.
 ///
-/// Sharing: some libraries are never separate, whatever the rules (libc and its parts, ld-linux, libstdc++, libgcc_s,
+/// Sharing: some libraries are never separate, whatever the rules (libc and its parts, ld-linux, libgcc_s,
 /// libaplib, sanitizer runtimes), and of those the process's own is taken, wherever another lies; libaplib is always
 /// the one that this code is in. Other MPIs' are replaced by front ends. Else the rules decide. Where they say
 /// nothing, every instance has its own copy, as a process would, but of what speaks to a device and of libquadmath.

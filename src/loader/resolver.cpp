@@ -15,6 +15,7 @@
 #include "aplib/error.hpp"
 #include "arch/elf.hpp"
 #include "loader/context.hpp"
+#include "loader/libc/heap.hpp"
 
 extern "C" void* __tls_get_addr(void* index);  // ld.so's
 
@@ -80,11 +81,11 @@ constexpr std::size_t missing_shown_max = 10;
 constexpr std::string_view low_memory_mark = "aplib_low_memory";
 
 /// Variables of libraries that are never separate of which a program may have its own: the library does without the
-/// program's changes, or never changes its own once it runs (std::locale::id of standard facets).
+/// program's changes.
 bool may_differ(std::string_view name) {
   static constexpr std::array<std::string_view, 3> names{"obstack_alloc_failed_handler", "_nl_msg_cat_cntr",
                                                          "argp_err_exit_status"};
-  return std::ranges::find(names, name) != names.end() || (name.starts_with("_ZNSt") && name.ends_with("2idE"));
+  return std::ranges::find(names, name) != names.end();
 }
 
 /// True as long as the process has one thread. Programs go without it: it may change after they have copied it.
@@ -243,7 +244,7 @@ void Resolver::preload() {
     try {
       const Library library = find_library(name, files_.front()->requester, program_.options_.sharing);
       if (library.sharing == Sharing::shared) continue;
-      if (library.file->find("malloc") != nullptr || library.file->find("_Znwm") != nullptr) {
+      if (library.file->find("malloc") != nullptr) {
         if (dlopen(library.path.c_str(), RTLD_NOLOAD | RTLD_LAZY) != nullptr) continue;
         throw Error(Errc::failed,
                     fmt::format("{} brings an allocator, which the whole process must have from its start; set "
@@ -572,6 +573,8 @@ Resolver::Target Resolver::look_up(std::uint32_t index, const Symbol& reference,
       (reference.binding == STB_LOCAL || program_.images_[index].file->binds_symbolically() || index == 0)) {
     return {Target::Kind::image, index, &reference, nullptr, nullptr, nullptr};
   }
+  if (const libc::Binding* binding = libc::find_binding(reference.name); binding != nullptr && binding->precedes)
+    return {Target::Kind::binding, 0, nullptr, binding, nullptr, nullptr};
   for (const std::uint32_t i : scope_) {
     if (skip_program && i == index) continue;
     if (Target found = in_image(i); found.kind != Target::Kind::none) return found;
@@ -579,7 +582,7 @@ Resolver::Target Resolver::look_up(std::uint32_t index, const Symbol& reference,
   if (reference.name == "__tls_get_addr")
     return {Target::Kind::process, 0, nullptr, nullptr, reinterpret_cast<void*>(&tls_get_addr), nullptr};
   const libc::Binding* binding = libc::find_binding(reference.name);
-  if (binding != nullptr && program_.binds(*binding)) {
+  if (binding != nullptr && program_.binds(*binding) && !allocates_for_process(index, reference.name)) {
     program_.bound_.push_back(binding->name);
     return {Target::Kind::binding, 0, nullptr, binding, nullptr, nullptr};
   }
@@ -589,6 +592,14 @@ Resolver::Target Resolver::look_up(std::uint32_t index, const Symbol& reference,
         fmt::format("'{}' (needed by {})", name_with_version(reference), program_.images_[index].file->path()));
   }
   return {};
+}
+
+/// What C++ allocates may end in code of the process, which must be able to free it.
+bool Resolver::allocates_for_process(std::uint32_t index, std::string_view name) const {
+  static constexpr std::array<std::string_view, 4> names{"malloc", "calloc", "aligned_alloc", "posix_memalign"};
+  static const bool is_freed_anywhere = process_frees_slot_blocks();
+  return !is_freed_anywhere && program_.has_slot_heap() && std::ranges::find(names, name) != names.end() &&
+         program_.images_[index].file->find("__cxa_get_globals") != nullptr;
 }
 
 Resolver::Target Resolver::look_up_in_process(const Symbol& reference) const {

@@ -62,6 +62,7 @@ class Resolver {
   void plan_copy(std::uint32_t index, const Relocation& relocation);
   bool plan_copy_of_process(const Relocation& relocation, const Symbol& symbol, void* address);
   Target look_up(std::uint32_t index, const Symbol& reference, bool skip_program = false);
+  bool allocates_for_process(std::uint32_t index, std::string_view name) const;
   Target look_up_in_process(const Symbol& reference) const;
   void report_missing() const;
   [[noreturn]] void refuse(std::uint32_t index, const std::string& what) const;

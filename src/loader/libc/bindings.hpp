@@ -34,7 +34,9 @@ struct Binding {
   /// Datum: the program has room for it. Called before any place is asked for.
   void (*give_room)(Instance&, void* room) = nullptr;
   std::size_t bytes = 0;  ///< Datum: of the room.
-  bool of_heap = false;   ///< Bound only into programs whose heap is in the slot or counted: Program::binds().
+  /// Bound even where a library of the program defines the name.
+  bool precedes = false;
+  bool of_heap = false;  ///< Bound only into programs whose heap is in the slot or counted: Program::binds().
 
   template <class R, class... Args>
   static Binding of(std::string_view name, R (*function)(Args...)) noexcept {
@@ -70,7 +72,6 @@ std::span<const Binding> files_bindings();
 std::span<const Binding> process_bindings();
 std::span<const Binding> children_bindings();
 std::span<const Binding> stdio_bindings();
-std::span<const Binding> iostream_bindings();
 std::span<const Binding> errors_bindings();
 std::span<const Binding> record_locks_bindings();
 std::span<const Binding> heap_bindings();

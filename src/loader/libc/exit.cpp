@@ -4,10 +4,11 @@
 // Frames of the program stay as they are when exit() runs handlers, as C requires: handlers may use what main() had on
 // its stack. If other flows of the instance still run, the handlers wait for the last of them (Instance::finish),
 // because they destroy what those flows use.
+#include <cxxabi.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <deque>
-#include <exception>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -53,7 +54,6 @@ struct ExitLists {
   int status = 0;
   int threads = 0;
   std::deque<std::string> last_words;  // of flows that end the machine
-  std::terminate_handler terminate = nullptr;
 };
 
 namespace {
@@ -259,36 +259,12 @@ int bound_cxa_thread_atexit(void (*function)(void*), void* argument, void* dso) 
   return 0;
 }
 
-// libstdc++ keeps one handler for the process. It gets ours, which asks the instance whose code is about to end.
-std::terminate_handler process_terminate = nullptr;
-
-[[noreturn]] void terminate_of_instance() {
-  if (const TaskContext* context = here(); context != nullptr) {
-    context->instance->services().terminating();
-    const ExitLists* lists = context->instance->libc().exits.part;
-    if (lists != nullptr && lists->terminate != nullptr) {
-      lists->terminate();
-      std::abort();  // it must not return
-    }
-  }
-  if (process_terminate != nullptr) process_terminate();
-  std::abort();
-}
-
-std::terminate_handler bound_set_terminate(Instance& instance, std::terminate_handler handler) {
-  const std::lock_guard lock(lists_mutex);
-  if (process_terminate == nullptr) process_terminate = std::set_terminate(terminate_of_instance);
-  std::terminate_handler& own = instance.libc().exits.get().terminate;
-  const std::terminate_handler before = own != nullptr ? own : process_terminate;
-  own = handler;
-  return before;
-}
-
-std::terminate_handler bound_get_terminate(Instance& instance) {
-  const std::lock_guard lock(lists_mutex);
-  const ExitLists* lists = instance.libc().exits.part;
-  if (lists != nullptr && lists->terminate != nullptr) return lists->terminate;
-  return process_terminate != nullptr ? process_terminate : std::get_terminate();
+/// Each instance has its own libstdc++, which asks us for what the process keeps for each thread: tasks switch that.
+template <auto function>
+Binding exceptions(std::string_view name) {
+  Binding binding = Binding::of(name, function);
+  binding.precedes = true;
+  return binding;
 }
 
 }  // namespace
@@ -308,8 +284,8 @@ std::span<const Binding> exit_bindings() {
       Binding::of("__cxa_finalize", bound_cxa_finalize),
       Binding::of("__cxa_thread_atexit_impl", bound_cxa_thread_atexit),
       Binding::of("__cxa_thread_atexit", bound_cxa_thread_atexit),
-      bound<std::set_terminate, bound_set_terminate>("_ZSt13set_terminatePFvvE"),
-      bound<std::get_terminate, bound_get_terminate>("_ZSt13get_terminatev"),
+      exceptions<abi::__cxa_get_globals>("__cxa_get_globals"),
+      exceptions<abi::__cxa_get_globals_fast>("__cxa_get_globals_fast"),
   };
   return table;
 }

@@ -338,78 +338,6 @@ ssize_t own_getdelim(char** line, std::size_t* room, int delimiter, std::FILE* f
 
 // --- new and delete
 
-/// Operator new in the slot, by the standard's rules.
-void* make(const HeapCaller& caller, std::size_t bytes, std::size_t alignment) {
-  for (;;) {
-    if (void* block = caller.allocate(bytes, alignment)) return caller.taken(block);
-    const std::new_handler handler = std::get_new_handler();
-    if (handler == nullptr) throw std::bad_alloc();
-    handler();
-  }
-}
-void* make_or_null(const HeapCaller& caller, std::size_t bytes, std::size_t alignment) noexcept {
-  try {
-    return make(caller, bytes, alignment);
-  } catch (...) {
-    return nullptr;
-  }
-}
-/// Its blocks may end in libstdc++, which frees them by the process's means.
-bool new_may_be_in_slot() {
-  static const bool possible = process_frees_slot_blocks();
-  return possible;
-}
-bool in_slot(const HeapCaller& caller) { return new_may_be_in_slot() && caller.in_slot(); }
-
-[[gnu::noinline]] void* make_for(const void* caller_address, std::size_t bytes) {
-  const HeapCaller caller(caller_address);
-  return in_slot(caller) ? make(caller, bytes, SlotHeap::alignment_min) : caller.taken(::operator new(bytes));
-}
-void* own_new(std::size_t bytes) {
-  if (SlotHeap* heap = heap_at_hand(); heap != nullptr && new_may_be_in_slot()) [[likely]] {
-    if (void* block = heap->allocate(bytes)) [[likely]]
-      return block;
-  }
-  return make_for(__builtin_return_address(0), bytes);
-}
-void* own_new_nothrow(std::size_t bytes, const std::nothrow_t& tag) {
-  const HeapCaller caller(__builtin_return_address(0));
-  return in_slot(caller) ? make_or_null(caller, bytes, SlotHeap::alignment_min)
-                         : caller.taken(::operator new(bytes, tag));
-}
-void* own_new_aligned(std::size_t bytes, std::align_val_t alignment) {
-  const HeapCaller caller(__builtin_return_address(0));
-  return in_slot(caller) ? make(caller, bytes, static_cast<std::size_t>(alignment))
-                         : caller.taken(::operator new(bytes, alignment));
-}
-void* own_new_aligned_nothrow(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t& tag) {
-  const HeapCaller caller(__builtin_return_address(0));
-  return in_slot(caller) ? make_or_null(caller, bytes, static_cast<std::size_t>(alignment))
-                         : caller.taken(::operator new(bytes, alignment, tag));
-}
-[[gnu::noinline]] void destroy_for(const void* caller_address, void* block) {
-  HeapCaller(caller_address).freed(block);
-  is_slot_block(block) ? free_slot_block(block) : ::operator delete(block);
-}
-// One for all forms: sizes and tags after the block change nothing here.
-void own_delete(void* block) {
-  if (SlotHeap* heap = heap_at_hand(); heap != nullptr && heap == SlotHeap::around(block)) [[likely]] {
-    if (!heap->release(block)) refuse_block("delete", block);
-  } else {
-    destroy_for(__builtin_return_address(0), block);
-  }
-}
-void destroy(const HeapCaller& caller, void* block, std::align_val_t alignment) {
-  caller.freed(block);
-  is_slot_block(block) ? free_slot_block(block) : ::operator delete(block, alignment);
-}
-void own_delete_aligned(void* block, std::align_val_t alignment) {
-  destroy(HeapCaller(__builtin_return_address(0)), block, alignment);
-}
-void own_delete_aligned_sized(void* block, std::size_t, std::align_val_t alignment) {
-  destroy(HeapCaller(__builtin_return_address(0)), block, alignment);
-}
-
 }  // namespace
 
 std::span<const Binding> heap_bindings() {
@@ -440,26 +368,6 @@ std::span<const Binding> heap_bindings() {
         Binding::of("getline", &own_getline),
         Binding::of("getdelim", &own_getdelim),
         Binding::of("__getdelim", &own_getdelim),
-        Binding::of("_Znwm", &own_new),
-        Binding::of("_Znam", &own_new),
-        Binding::of("_ZnwmRKSt9nothrow_t", &own_new_nothrow),
-        Binding::of("_ZnamRKSt9nothrow_t", &own_new_nothrow),
-        Binding::of("_ZnwmSt11align_val_t", &own_new_aligned),
-        Binding::of("_ZnamSt11align_val_t", &own_new_aligned),
-        Binding::of("_ZnwmSt11align_val_tRKSt9nothrow_t", &own_new_aligned_nothrow),
-        Binding::of("_ZnamSt11align_val_tRKSt9nothrow_t", &own_new_aligned_nothrow),
-        Binding::of("_ZdlPv", &own_delete),
-        Binding::of("_ZdaPv", &own_delete),
-        Binding::of("_ZdlPvm", &own_delete),
-        Binding::of("_ZdaPvm", &own_delete),
-        Binding::of("_ZdlPvRKSt9nothrow_t", &own_delete),
-        Binding::of("_ZdaPvRKSt9nothrow_t", &own_delete),
-        Binding::of("_ZdlPvSt11align_val_t", &own_delete_aligned),
-        Binding::of("_ZdaPvSt11align_val_t", &own_delete_aligned),
-        Binding::of("_ZdlPvSt11align_val_tRKSt9nothrow_t", &own_delete_aligned),
-        Binding::of("_ZdaPvSt11align_val_tRKSt9nothrow_t", &own_delete_aligned),
-        Binding::of("_ZdlPvmSt11align_val_t", &own_delete_aligned_sized),
-        Binding::of("_ZdaPvmSt11align_val_t", &own_delete_aligned_sized),
     };
     for (Binding& binding : all) binding.of_heap = true;
     return all;

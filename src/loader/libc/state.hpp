@@ -85,7 +85,6 @@ struct LocaleState;     // locale.cpp
 struct SignalTable;     // signals.cpp
 struct StdioPrivate;    // stdio.cpp
 struct TimerState;      // timers.cpp
-struct IostreamState;   // iostream.cpp: std::cout and its kin
 struct ProcessPrivate;  // process.cpp: popen's
 struct HeapAccount;     // heap.cpp
 struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
@@ -148,7 +147,6 @@ struct LibcState {
   Lazy<SignalTable> signals;
   Lazy<TimerState> timers;
   Lazy<StdioPrivate> stdio;
-  Lazy<IostreamState> iostream;
   Lazy<ProcessPrivate> process;
   Lazy<HeapAccount> heap;
   Lazy<ExitLists> exits;

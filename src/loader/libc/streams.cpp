@@ -273,7 +273,6 @@ void start_stdio(Instance& instance) {
 }
 
 void stop_stdio(Instance& instance) {
-  flush_iostreams(instance);
   struct AtEnd {
     Instance& instance;
     ~AtEnd() { close_descriptors(instance); }

@@ -105,11 +105,9 @@ void say(Instance& instance, std::string_view text) noexcept;
 /// Makes those standard streams that the program names, so that the data symbols point to them before any code
 /// runs. May throw std::bad_alloc.
 void start_stdio(Instance& instance);
-/// At the end of the instance, after its last code: writes what is buffered (iostreams, standard streams, files)
+/// At the end of the instance, after its last code: writes what is buffered (standard streams, files)
 /// and closes all. Nothing of the program may run afterwards. Call from: the last flow of the instance.
 void stop_stdio(Instance& instance);
-/// (iostream.cpp) Writes what std::cout and its relatives hold.
-void flush_iostreams(Instance& instance);
 
 // ---------------------------------------------------------------- wide characters
 // On a stream of bytes, converted by the locale of the calling thread.

@@ -224,11 +224,6 @@ int bound_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
   return wait_for_condition(__builtin_return_address(0), condition, mutex);
 }
 
-/// std::condition_variable::wait(std::unique_lock<std::mutex>&)
-void bound_condition_wait(std::condition_variable* condition, std::unique_lock<std::mutex>* lock) {
-  wait_for_condition(__builtin_return_address(0), condition->native_handle(), lock->mutex()->native_handle());
-}
-
 int bound_cnd_wait(cnd_t* condition, mtx_t* mutex) {
   const int error = wait_for_condition(__builtin_return_address(0), reinterpret_cast<pthread_cond_t*>(condition),
                                        reinterpret_cast<pthread_mutex_t*>(mutex));
@@ -336,17 +331,6 @@ int bound_join(pthread_t thread, void** result) {
   return lock_in_turn(*instance, std::nullopt, [=] { return ::pthread_tryjoin_np(thread, result); });
 }
 
-/// std::thread::join()
-void bound_thread_join(std::thread* thread) {
-  Instance* const instance = sharing(__builtin_return_address(0));
-  if (instance == nullptr || !thread->joinable() || thread->get_id() == std::this_thread::get_id())
-    return thread->join();
-  const pthread_t id = thread->native_handle();
-  const int error = lock_in_turn(*instance, std::nullopt, [=] { return ::pthread_tryjoin_np(id, nullptr); });
-  if (error != 0) throw std::system_error(error, std::generic_category());
-  ::new (thread) std::thread;  // as one that has been joined
-}
-
 }  // namespace
 
 std::span<const Binding> synchronization_bindings() {
@@ -363,7 +347,6 @@ std::span<const Binding> synchronization_bindings() {
       Binding::of("pthread_cond_wait", bound_cond_wait),
       Binding::of("pthread_cond_timedwait", bound_cond_timedwait),
       Binding::of("pthread_cond_clockwait", bound_cond_clockwait),
-      Binding::of("_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE", bound_condition_wait),
       Binding::of("cnd_wait", bound_cnd_wait),
       Binding::of("pthread_rwlock_rdlock", bound_rdlock),
       Binding::of("pthread_rwlock_wrlock", bound_wrlock),
@@ -372,7 +355,6 @@ std::span<const Binding> synchronization_bindings() {
       Binding::of("pthread_spin_lock", bound_spin_lock),
       Binding::of("pthread_barrier_wait", bound_barrier_wait),
       Binding::of("pthread_join", bound_join),
-      Binding::of("_ZNSt6thread4joinEv", bound_thread_join),
   };
   return table;
 }

@@ -280,7 +280,7 @@ void bound_thrd_yield() {
 
 // --- clocks
 
-/// What a program gets for libc's or libstdc++'s function `native`.
+/// What a program gets for libc's function `native`.
 template <auto native, class Type = decltype(plain(native))>
 struct Clock;
 template <auto native, class Result, class... Args>
@@ -300,8 +300,6 @@ std::span<const Binding> sleep_bindings() {
       Binding::of("gettimeofday", Clock<::gettimeofday>::read),
       Binding::of("time", Clock<::time>::read),
       Binding::of("timespec_get", Clock<::timespec_get>::read),
-      Binding::of("_ZNSt6chrono3_V212steady_clock3nowEv", Clock<std::chrono::steady_clock::now>::read),
-      Binding::of("_ZNSt6chrono3_V212system_clock3nowEv", Clock<std::chrono::system_clock::now>::read),
       bound<::sleep, bound_sleep>("sleep"),
       bound<::usleep, bound_usleep>("usleep"),
       bound<::nanosleep, bound_nanosleep>("nanosleep"),

@@ -25,15 +25,19 @@ class HeapTest : public testing::Test {
                                            {"-shared", "-w", "-O0"}, fmt::format("p{}.so", count_++)),
                          options);
   }
-  /// Calls the functions of a fresh instance in order, and returns its heap use after each.
+  /// Calls the functions of a fresh instance in order, and returns its heap use after each, without what libstdc++ has
+  /// taken before.
   std::vector<libc::HeapUse> uses(const std::shared_ptr<const Program>& program,
                                   const std::vector<std::string>& names) {
     RecordingHost host;
     std::vector<libc::HeapUse> seen;
     run_instance(make_instance(program, host), [&](Instance& instance) {
+      const libc::HeapUse before = libc::heap_use(instance);
       for (const std::string& name : names) {
         function_of<void()>(instance, name)();
-        seen.push_back(libc::heap_use(instance));
+        const libc::HeapUse now = libc::heap_use(instance);
+        seen.push_back(
+            {now.bytes - before.bytes, now.blocks - before.blocks, now.peak - before.peak, now.calls - before.calls});
       }
       return 0;
     });
