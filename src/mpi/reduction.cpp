@@ -314,7 +314,7 @@ class Reduction {
   void by_slices(const Elements& own, const Elements& result) const {
     const int size = collective_.size();
     const auto slice_of = [&](const Elements& elements, int i) {
-      return part_of(elements, slice_begin(own, i), slice_begin(own, i + 1) - slice_begin(own, i));
+      return part_of(elements, slice_begin(own, i, size), slice_begin(own, i + 1, size) - slice_begin(own, i, size));
     };
     const auto slice = [&](int i) { return slice_of(own, i); };
     const Elements mine = slice_of(result, collective_.rank());
@@ -334,9 +334,9 @@ class Reduction {
     }
   }
 
-  /// Where the slice of a rank begins when all have about the same.
-  [[nodiscard]] Count slice_begin(const Elements& elements, int rank) const noexcept {
-    return elements.count / collective_.size() * rank + std::min<Count>(rank, elements.count % collective_.size());
+  /// Where a slice begins when all `slices` have about the same.
+  [[nodiscard]] static Count slice_begin(const Elements& elements, Count slice, Count slices) noexcept {
+    return elements.count / slices * slice + std::min<Count>(slice, elements.count % slices);
   }
 
   // ---- at the board
@@ -345,14 +345,26 @@ class Reduction {
     return {meeting, collective_.size(), combine_, type_, order};
   }
 
+  /// The first and the end of the elements that this rank combines. A slice is as many pieces as there are ranks, and a
+  /// piece costs more than its elements where it is small. So of many ranks only some have a slice, spread over all,
+  /// because neighbours share a processor.
+  [[nodiscard]] std::pair<Count, Count> own_slice(const Elements& own) const noexcept {
+    const Count size = collective_.size();
+    const Count rank = collective_.rank();
+    const Count piece_bytes_min = std::min<Count>(16 * size, 4096);
+    const Count slices = std::clamp<Count>(own.bytes() / piece_bytes_min, 1, size);
+    const Count slice = (rank * slices + size - 1) / size;
+    if (slice * size / slices != rank) return {};
+    return {slice_begin(own, slice, slices), slice_begin(own, slice + 1, slices)};
+  }
+
   /// This rank's slice of all, combined, as put(first, elements) for one part after the other. `place`: all elements of
   /// memory where that may be; null: nowhere yet.
   template <class Put>
   void fold_slice(Meeting& meeting, const Elements& own, const Elements* place, Order order, const Put& put) const {
     meeting.begin_reading();
     Fold fold = fold_of(meeting, order);
-    const Count begin = slice_begin(own, collective_.rank());
-    const Count end = slice_begin(own, collective_.rank() + 1);
+    const auto [begin, end] = own_slice(own);
     const Count most = std::min(end - begin, fold.chunk());
     Operand memory(type_, most);
     for (Count first = begin; first < end; first += most) {
