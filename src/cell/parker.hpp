@@ -4,14 +4,14 @@
 //   owner:  parker.announce(); if (there is work) parker.cancel(); else parker.sleep(timeout);
 //   waker:  publish the work; parker.wake_if_asleep();
 //
-// No wake-up is lost. The owner stores asleep, passes a fence that every thread takes part in, and looks for work
-// again. The waker publishes work, then loads the state. So either the owner sees the work, or the waker sees asleep:
+// No wake-up is lost. The owner stores asleep, passes a fence, and looks for work again. The waker publishes work, passes
+// a fence, and loads the state. So either the owner sees the work, or the waker sees asleep:
 //
-//   owner:  state = asleep    FENCE (heavy)   look for work
-//   waker:  publish work      fence (light)   look at state
+//   owner:  state = asleep    fence   look for work
+//   waker:  publish work      fence   look at state
 //
-// The heavy side pays for both, by membarrier, so that a send costs its processor no fence. Where the kernel has no
-// membarrier, the waker pays with a real fence. Os::light_fence decides by a flag that never changes after the start.
+// The owner could pay for both by membarrier, and a send would save some 5 ns. But membarrier interrupts every core that
+// runs a thread of the process, under one lock: where many threads wait often, that was half of all time.
 //
 // A processor may also sleep elsewhere, where other events wake it, too (Network): announce(true), sleep there,
 // cancel(). Its waker then raises the alarm of the Os.
@@ -32,20 +32,9 @@ namespace aplib {
 
 /// The real operating system behind Parker. Tests put a model in its place.
 struct ParkerOs {
-  bool has_process_barrier = os::process_barrier_register();
-
-  void heavy_fence() const noexcept {
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // own store of asleep before own look for work
-    if (has_process_barrier) os::process_barrier();
-  }
-  void light_fence() const noexcept {
-    if (has_process_barrier) {
-      std::atomic_signal_fence(
-          std::memory_order_seq_cst);  // compiler only: the owner's membarrier orders the processor
-    } else {
-      std::atomic_thread_fence(std::memory_order_seq_cst);  // own publication before own look at state
-    }
-  }
+  // Own store of asleep before own look for work, and own publication before own look at the state.
+  void sleeper_fence() const noexcept { std::atomic_thread_fence(std::memory_order_seq_cst); }
+  void waker_fence() const noexcept { std::atomic_thread_fence(std::memory_order_seq_cst); }
   void wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
             std::optional<std::chrono::nanoseconds> timeout) const noexcept {
     os::futex_wait(word, expected, timeout);
@@ -69,8 +58,8 @@ class Parker {
 
   /// Owner: announces that it is about to sleep. It must look for work once more afterwards.
   void announce(bool elsewhere = false) noexcept {
-    state_.store(elsewhere ? asleep_elsewhere : asleep, std::memory_order_relaxed);  // ordered by the heavy fence
-    os_.heavy_fence();
+    state_.store(elsewhere ? asleep_elsewhere : asleep, std::memory_order_relaxed);  // ordered by the fence
+    os_.sleeper_fence();
   }
 
   /// Owner: has found work after announce(). False: a waker was faster, which does no harm.
@@ -90,7 +79,7 @@ class Parker {
   /// Waker: wakes the owner if it sleeps. True: this call woke it. While the owner is awake the call is one load of a
   /// line that rarely changes. REQUIRES: the work is published. Async-signal-safe.
   bool wake_if_asleep() noexcept {
-    os_.light_fence();
+    os_.waker_fence();
     if (state_.load(std::memory_order_relaxed) == awake) [[likely]]
       return false;  // the exchange below decides
     const std::uint32_t was =

@@ -260,7 +260,7 @@ class Processor {
 }
 
 inline bool Domain::some_carrier_sleeps() const noexcept {
-  os.light_fence();  // what was written before the look at them; see Parker
+  os.waker_fence();  // what was written before the look at them; see Parker
   for (std::uint32_t p = 0; p < carriers; ++p) {
     if (processors[p]->parker().is_asleep()) return true;
   }
@@ -268,7 +268,7 @@ inline bool Domain::some_carrier_sleeps() const noexcept {
 }
 
 inline void Domain::wake_watcher(const Cell& cell) noexcept {
-  os.light_fence();  // what was written before the look at the watcher; see Watch
+  os.waker_fence();  // what was written before the look at the watcher; see Watch
   const std::uint32_t watcher = cell.watcher.load(std::memory_order_relaxed);  // relaxed: the fence orders it
   if (watcher != 0) processors[watcher - 1]->parker().wake_if_asleep();
 }

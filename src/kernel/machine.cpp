@@ -30,10 +30,7 @@
 namespace aplib {
 
 Machine::Impl::Impl(Options chosen)
-    : options(std::move(chosen)), placement(plan_placement(options)), log(options.log_level) {
-  // The process most likely has one thread now. With several, registering waits 8 ms for all of them.
-  os::process_barrier_register();
-}
+    : options(std::move(chosen)), placement(plan_placement(options)), log(options.log_level) {}
 
 Machine::Impl::~Impl() = default;
 

@@ -18,7 +18,6 @@
 #include <string>
 
 #include "base/cpus.hpp"
-#include "base/os/host_barrier.hpp"
 #include "base/sanitizer.hpp"
 
 namespace aplib::launch {
@@ -162,8 +161,6 @@ void settle(char* const* argv) noexcept {
     }
     restore_settings();
   }
-  // What registers when the process has several threads waits for each some 10 ms.
-  os::register_barriers();
 }
 
 void settle_beforehand() noexcept {

@@ -11,19 +11,16 @@
 
 namespace aplib {
 
-enum class ParkerFault { none, no_heavy_fence, no_light_fence };
+enum class ParkerFault { none, no_sleeper_fence, no_waker_fence };
 
 struct ParkerModel {
-  bool has_process_barrier = true;
   ParkerFault fault = ParkerFault::none;
 
-  void heavy_fence() const noexcept {
-    if (fault == ParkerFault::no_heavy_fence) return;
-    det::fence(std::memory_order_seq_cst);
-    if (has_process_barrier) det::membarrier();
+  void sleeper_fence() const noexcept {
+    if (fault != ParkerFault::no_sleeper_fence) det::fence(std::memory_order_seq_cst);
   }
-  void light_fence() const noexcept {
-    if (!has_process_barrier && fault != ParkerFault::no_light_fence) det::fence(std::memory_order_seq_cst);
+  void waker_fence() const noexcept {
+    if (fault != ParkerFault::no_waker_fence) det::fence(std::memory_order_seq_cst);
   }
   void wait(det::DetAtomic<std::uint32_t>& word, std::uint32_t expected,
             std::optional<std::chrono::nanoseconds> timeout) const noexcept {

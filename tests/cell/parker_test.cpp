@@ -92,21 +92,17 @@ det::Outcome park(std::uint64_t seed_count, det::Memory memory, ParkerModel os, 
 TEST(Parker, LosesNoWakeUpUnderAnySeed) {
   const std::uint64_t seeds = testing_support::scaled(2000, 4, 1);
   for (const det::Memory memory : {det::Memory::interleaving, det::Memory::tso, det::Memory::weak}) {
-    for (const bool membarrier : {true, false}) {
-      for (const bool timed : {true, false}) {
-        const det::Outcome outcome = park(seeds, memory, {.has_process_barrier = membarrier}, timed);
-        EXPECT_TRUE(outcome.ok) << outcome.failure;
-      }
+    for (const bool timed : {true, false}) {
+      const det::Outcome outcome = park(seeds, memory, {}, timed);
+      EXPECT_TRUE(outcome.ok) << outcome.failure;
     }
   }
 }
 
 TEST(Parker, IsCaughtWithoutItsFences) {
   for (const det::Memory memory : {det::Memory::tso, det::Memory::weak}) {
-    for (const ParkerModel os :
-         {ParkerModel{true, ParkerFault::no_heavy_fence}, ParkerModel{false, ParkerFault::no_heavy_fence},
-          ParkerModel{false, ParkerFault::no_light_fence}}) {
-      const det::Outcome outcome = park(1000, memory, os);
+    for (const ParkerFault fault : {ParkerFault::no_sleeper_fence, ParkerFault::no_waker_fence}) {
+      const det::Outcome outcome = park(1000, memory, {fault});
       EXPECT_NE(outcome.failure.find("lost wake-up"), std::string::npos) << outcome.failure;
     }
   }
@@ -162,12 +158,7 @@ void ping_pong(const ParkerOs& os, int rounds) {
   EXPECT_GT(slept.load(), 0) << "nobody slept: nothing was tried";
 }
 
-TEST(Parker, RealThreadsPingPongThroughSleep) {
-  ParkerOs os;
-  ping_pong(os, 5000);
-  os.has_process_barrier = false;
-  ping_pong(os, 5000);
-}
+TEST(Parker, RealThreadsPingPongThroughSleep) { ping_pong(ParkerOs{}, 5000); }
 
 TEST(Parker, SleepEndsAtItsTimeout) {
   const ParkerOs os;
@@ -278,13 +269,10 @@ det::Outcome park_processor(std::uint64_t seeds, det::Memory memory, ParkerModel
 // A wait that times out is a lost wake-up.
 TEST(ProcessorPark, MissesNeitherMessagesNorNewRingsNorTheStop) {
   const std::uint64_t seeds = testing_support::scaled(10'000, 10, 10);
-  for (const bool barrier : {true, false}) {
-    for (const det::Memory memory : {det::Memory::tso, det::Memory::weak}) {
-      for (const bool few : {true, false}) {
-        const det::Outcome outcome =
-            park_processor(seeds, memory, {.has_process_barrier = barrier}, Forgets::nothing, few);
-        EXPECT_TRUE(outcome.ok) << outcome.failure;
-      }
+  for (const det::Memory memory : {det::Memory::tso, det::Memory::weak}) {
+    for (const bool few : {true, false}) {
+      const det::Outcome outcome = park_processor(seeds, memory, {}, Forgets::nothing, few);
+      EXPECT_TRUE(outcome.ok) << outcome.failure;
     }
   }
 }
@@ -294,7 +282,7 @@ TEST(ProcessorPark, WithoutAnyOneOfItsLooksLosesAWake) {
     const bool few = forgets == Forgets::new_rings;
     EXPECT_FALSE(park_processor(10'000, det::Memory::weak, {}, forgets, few).ok) << static_cast<int>(forgets);
   }
-  const ParkerModel without_fence{.fault = ParkerFault::no_heavy_fence};
+  const ParkerModel without_fence{.fault = ParkerFault::no_sleeper_fence};
   EXPECT_FALSE(park_processor(10'000, det::Memory::weak, without_fence, Forgets::nothing, true).ok);
 }
 

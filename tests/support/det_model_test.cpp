@@ -31,7 +31,7 @@ Seen outcomes(Memory memory, Arguments... arguments) {
 
 // x = 1; r0 = y  beside  y = 1; r1 = x
 struct StoreBuffering {
-  enum class With { relaxed, acquire_release, seq_cst, fences, asymmetric, update };
+  enum class With { relaxed, acquire_release, seq_cst, fences, update };
   static constexpr int thread_count = 2;
   StoreBuffering(Seen& all, With how) : seen(all), with(how) {}
   void thread(int me) {
@@ -43,7 +43,6 @@ struct StoreBuffering {
       mine.store(1, with == With::seq_cst ? seq_cst : with == With::acquire_release ? release : relaxed);
     }
     if (with == With::fences) fence(seq_cst);
-    if (with == With::asymmetric && me == 0) membarrier();
     read.at(static_cast<std::size_t>(me)) = other.load(with == With::seq_cst || with == With::update ? seq_cst
                                                        : with == With::acquire_release               ? acquire
                                                                                                      : relaxed);
@@ -62,7 +61,7 @@ TEST(DetModel, StoreBufferingShowsBothOldValuesUntilAFenceForbidsIt) {
   for (const Memory memory : {Memory::tso, Memory::weak}) {
     EXPECT_TRUE(outcomes<StoreBuffering>(memory, With::relaxed).contains(both_old));
     EXPECT_TRUE(outcomes<StoreBuffering>(memory, With::acquire_release).contains(both_old));
-    for (const With with : {With::seq_cst, With::fences, With::asymmetric, With::update}) {
+    for (const With with : {With::seq_cst, With::fences, With::update}) {
       const Seen seen = outcomes<StoreBuffering>(memory, with);
       EXPECT_FALSE(seen.contains(both_old)) << static_cast<int>(with);
       EXPECT_EQ(seen.size(), 3U) << static_cast<int>(with);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the operating system gives for sleeping: futex and membarrier. Linux only.
+// What the operating system gives for sleeping: futex. Linux only.
 //
 // Threads of the runtime's own: they block all signals but faults, so that handlers run on threads that carry cells, or
 // on the main one.
@@ -28,11 +28,8 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
 /// Wakes all sleepers on `word`. Async-signal-safe.
 void futex_wake(std::atomic<std::uint32_t>& word) noexcept;
 
-/// Registers this process for process_barrier(). False where the kernel (or a container's filter) has no membarrier.
-bool process_barrier_register() noexcept;
-
-/// Every running thread of this process passes a full memory fence before this returns.
-void process_barrier() noexcept;
+/// Lets other threads run that want this thread's core, if there are some.
+void offer_core() noexcept;
 
 // ---------------------------------------------------------------- threads of the runtime's own
 

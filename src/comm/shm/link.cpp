@@ -198,7 +198,7 @@ bool Link::connect(Connection connection) {
   const Segment& theirs = *static_cast<const Segment*>(connection_.theirs.data());
   writer_.attach(mine, theirs);
   reader_.attach(mine, theirs);
-  bell_.attach(std::move(connection_.block), std::move(connection_.bell), connection_.light_fences);
+  bell_.attach(std::move(connection_.block), std::move(connection_.bell));
   block_.store(bell_.block(), std::memory_order_release);
   // relaxed: the fence of arm() orders it
   mine.wants_room.store(early_bytes() == 0 ? 0 : 1, std::memory_order_relaxed);

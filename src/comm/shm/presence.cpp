@@ -24,7 +24,6 @@
 #include <utility>
 
 #include "aplib/error.hpp"
-#include "base/os/host_barrier.hpp"
 #include "base/os/local_socket.hpp"
 #include "base/os/time.hpp"
 #include "comm/job_key.hpp"
@@ -113,7 +112,7 @@ void silence(int descriptor) noexcept {
 
 }  // namespace
 
-Bell::Bell() : has_barrier_(os::host_barrier_register()), block_(SharedMemory::make(sizeof(ControlBlock))) {}
+Bell::Bell() : block_(SharedMemory::make(sizeof(ControlBlock))) {}
 
 void Bell::arm() noexcept {
   std::atomic<std::uint32_t>& asleep = block().asleep;
@@ -124,7 +123,6 @@ void Bell::arm() noexcept {
     asleep.store(++armed_ == 1 ? now + 1 : now + 2, std::memory_order_relaxed);
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);  // own store before own look
-  if (has_barrier_) os::host_barrier();
 }
 
 void Bell::disarm() noexcept {
@@ -275,8 +273,7 @@ struct Paper {
   std::uint32_t magic = 0;
   std::uint8_t version = 0;
   std::uint8_t verdict = 0;
-  std::uint8_t has_barrier = 0;
-  std::uint8_t reserved = 0;
+  std::uint16_t reserved = 0;
   std::uint32_t segment_bytes = 0;
   std::uint32_t block_bytes = 0;
 };
@@ -295,20 +292,14 @@ bool is_eventfd(int descriptor) {
 }  // namespace
 
 bool give(int socket, Verdict verdict, const SharedMemory* mine, const Bell& bell) noexcept {
-  Paper paper{magic,
-              version,
-              static_cast<std::uint8_t>(verdict),
-              static_cast<std::uint8_t>(bell.has_barrier() ? 1 : 0),
-              0,
-              sizeof(Segment),
-              sizeof(ControlBlock)};
+  Paper paper{magic, version, static_cast<std::uint8_t>(verdict), 0, sizeof(Segment), sizeof(ControlBlock)};
   std::array<int, descriptors> numbers{};
   if (mine != nullptr) numbers = {mine->descriptor(), bell.block_memory().descriptor(), bell.descriptor()};
   return os::send_message(socket, std::as_bytes(std::span(&paper, 1)),
                           std::span(numbers).first(mine != nullptr ? descriptors : 0), MSG_DONTWAIT);
 }
 
-Given take(int socket, const Bell& bell, Connection& connection, std::string& why) {
+Given take(int socket, Connection& connection, std::string& why) {
   Paper paper;
   os::ReceivedMessage received =
       os::receive_message(socket, std::as_writable_bytes(std::span(&paper, 1)), MSG_DONTWAIT);
@@ -348,7 +339,6 @@ Given take(int socket, const Bell& bell, Connection& connection, std::string& wh
   connection.theirs = std::move(*segment);
   connection.block = std::move(*block);
   connection.bell = std::move(got[2]);
-  connection.light_fences = bell.has_barrier() && paper.has_barrier != 0;
   return Given::taken;
 }
 

@@ -54,12 +54,11 @@ class SharedMemory {
 
 // Bell: what the threads of this process sleep on, and how other processes wake them.
 //
-//   sleeper:  asleep = a new odd number     FENCE (heavy)   look whether there is something to do, sleep
-//   waker:    publish an entry, or room       FENCE (light)   look whether it is asleep, ring
+//   sleeper:  asleep = a new odd number     fence   look whether there is something to do, sleep
+//   waker:    publish an entry, or room     fence   look whether it is asleep, ring
 //
-// Either the sleeper sees what was published, or the waker sees that it is asleep. The heavy side pays for both:
-// os::host_barrier() makes every running thread of every process that has registered pass a fence.
-// Where one of the two could not register, its waker pays with a real one.
+// Either the sleeper sees what was published, or the waker sees that it is asleep. See cell/parker.hpp for why both pass
+// a fence of their own.
 
 /// Thread safety: any thread.
 class Bell {
@@ -81,11 +80,8 @@ class Bell {
   [[nodiscard]] int descriptor() const noexcept { return event_.get(); }
   [[nodiscard]] const SharedMemory& block_memory() const noexcept { return block_; }
   [[nodiscard]] ControlBlock& block() const noexcept { return *static_cast<ControlBlock*>(block_.data()); }
-  /// Our wakers and sleepers pass the fences of others.
-  [[nodiscard]] bool has_barrier() const noexcept { return has_barrier_; }
 
  private:
-  const bool has_barrier_;
   os::EventFd event_;
   SharedMemory block_;
   std::mutex mutex_;
@@ -96,20 +92,15 @@ class Bell {
 class PeerBell {
  public:
   PeerBell() = default;
-  void attach(SharedMemory its_block, os::UniqueFd descriptor, bool light) noexcept {
+  void attach(SharedMemory its_block, os::UniqueFd descriptor) noexcept {
     block_ = std::move(its_block);
     event_ = os::EventFd(std::move(descriptor));
-    light_ = light;
     asleep_ = &block()->asleep;
   }
 
   /// After something was published. Any thread.
   void ring_if_asleep() noexcept {
-    if (light_) {
-      std::atomic_signal_fence(std::memory_order_seq_cst);  // the sleeper's barrier orders the processor
-    } else {
-      std::atomic_thread_fence(std::memory_order_seq_cst);  // own publication before own look
-    }
+    std::atomic_thread_fence(std::memory_order_seq_cst);                    // own publication before own look
     const std::uint32_t asleep = asleep_->load(std::memory_order_relaxed);  // the fence orders it
     if ((asleep & 1U) != 0) [[unlikely]]
       ring(asleep);
@@ -121,7 +112,6 @@ class PeerBell {
   void ring(std::uint32_t asleep) noexcept;
 
   const std::atomic<std::uint32_t>* asleep_ = nullptr;
-  bool light_ = false;
   std::atomic<std::uint32_t> rung_{0};  // For which sleep.
   std::atomic<std::uint64_t> rings_{0};
   SharedMemory block_;
@@ -183,7 +173,6 @@ struct Connection {
   SharedMemory theirs;  ///< Segment
   SharedMemory block;
   os::UniqueFd bell;
-  bool light_fences = false;  ///< Both sides have a barrier.
 };
 
 enum class Verdict : std::uint8_t {
@@ -197,6 +186,6 @@ enum class Verdict : std::uint8_t {
 
 enum class Given : std::uint8_t { nothing_yet, taken, not_now, wrong };
 /// Takes what the other side gives, into `connection`. `why`: of Given::wrong.
-[[nodiscard]] Given take(int socket, const Bell& bell, Connection& connection, std::string& why);
+[[nodiscard]] Given take(int socket, Connection& connection, std::string& why);
 
 }  // namespace aplib::comm::shm

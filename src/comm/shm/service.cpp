@@ -237,7 +237,7 @@ void Service::Impl::receive(const std::shared_ptr<Joining>& joining) {
     count();
     if (error) return give_up(joining->peer, has_ended);
     std::string why;
-    switch (take(joining->socket.native_handle(), bell, joining->connection, why)) {
+    switch (take(joining->socket.native_handle(), joining->connection, why)) {
       case Given::nothing_yet:
         return receive(joining);
       case Given::not_now:
@@ -307,7 +307,7 @@ void Service::Impl::await_end(Peer peer, Socket& socket) {
     if (error) return links[peer]->give_up(has_ended);
     Connection ignored;
     std::string why = "it does not follow the protocol";
-    if (take(socket.native_handle(), bell, ignored, why) == Given::nothing_yet) return await_end(peer, socket);
+    if (take(socket.native_handle(), ignored, why) == Given::nothing_yet) return await_end(peer, socket);
     links[peer]->give_up(why);
   });
 }

@@ -48,7 +48,7 @@ bool RawPeer::greet(const shm::Endpoint& whom, Peer peer, const std::string& mac
 bool RawPeer::take() {
   std::string why;
   readable(socket());
-  return shm::take(socket(), bell_, connection_, why) == shm::Given::taken;
+  return shm::take(socket(), connection_, why) == shm::Given::taken;
 }
 
 bool RawPeer::give() {

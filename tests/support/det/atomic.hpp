@@ -164,11 +164,6 @@ inline void fence(std::memory_order order) {
   if (Scheduler* run = Scheduler::current(); run != nullptr) run->fence(order);
 }
 
-/// The heavy side of an asymmetric fence (sys_membarrier). The light side does nothing.
-inline void membarrier() {
-  if (Scheduler* run = Scheduler::current(); run != nullptr) run->membarrier();
-}
-
 /// The Linux futex on a 32-bit atomic.
 inline Scheduler::Wait futex_wait(const DetAtomic<std::uint32_t>& word, std::uint32_t expected,
                                   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max()) {

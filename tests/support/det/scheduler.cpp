@@ -329,14 +329,6 @@ void Scheduler::fence(std::memory_order order) {
   note("fences", nullptr, static_cast<std::uint64_t>(order));
 }
 
-void Scheduler::membarrier() {
-  point();
-  fence_of(*threads_[running_]);
-  for (const auto& thread : threads_) fence_of(*thread);
-  fence_of(*threads_[running_]);
-  note("membarrier", nullptr, 0);
-}
-
 // The kernel has full barriers around its look at the word, and handles waits and wakes under one lock. The look itself
 // may miss a store whose thread has not yet run a fence.
 Scheduler::Wait Scheduler::futex_wait(const void* address, std::uint64_t initial, std::uint32_t expected,

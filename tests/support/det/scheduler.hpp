@@ -75,8 +75,6 @@ class Scheduler {
                         std::memory_order success, std::memory_order failure, bool weak);
   void created(const void* address);  ///< a new atomic is at this address: forget what was known about it
   void fence(std::memory_order order);
-  /// sys_membarrier: as if every thread ran a seq_cst fence now.
-  void membarrier();
 
   enum class Wait : std::uint8_t { woken, changed, spurious, timed_out };
   Wait futex_wait(const void* address, std::uint64_t initial, std::uint32_t expected,
