@@ -18,6 +18,7 @@ constexpr std::size_t watches_spun_on_max = 4;
 constexpr std::uint32_t ring_spins_per_look = 8;
 constexpr auto idle_before_asking = std::chrono::microseconds(10);
 constexpr auto held_sleep = std::chrono::microseconds(50);
+constexpr int shared_poll_max = 10;  // polling times that others may have the core for before this thread sleeps
 
 }  // namespace
 
@@ -129,7 +130,8 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
   const std::chrono::nanoseconds poll_time = here_.is_host() ? std::chrono::nanoseconds(0) : domain_.poll_time;
   std::uint32_t spins = 0;
   Clock::time_point start{};
-  Clock::time_point last_move{};  // the polling time runs from here
+  Clock::time_point last_move{};  // the polling time runs from here,
+  Clock::duration others{};       // without the time for which others have had the core
   std::uint64_t arrivals_seen = network_ != nullptr ? network_->arrivals() : 0;
   bool asked_network = false;
   while (true) {
@@ -156,19 +158,25 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     }
     if (self == nullptr && domain_.over.load(std::memory_order_acquire)) break;  // acquire: what the last cell wrote
     if (here_.is_wanted()) break;
-    if (network_lately_ == 0) pause();  // else the system calls are pause enough
-    if (++spins % spins_per_clock_look != 0 && poll_time.count() != 0) continue;
+    const bool offers = sharing_.is_shared() && poll_time.count() != 0;
+    if (network_lately_ == 0 && !offers) pause();  // else the system calls are pause enough
+    if (++spins % spins_per_clock_look != 0 && poll_time.count() != 0 && !offers) continue;
     const Clock::time_point now = Clock::now();
     if (start == Clock::time_point{}) start = now;
-    if (last_move == Clock::time_point{}) last_move = now;
+    if (last_move == Clock::time_point{}) {
+      last_move = now;
+      others = {};
+    }
     if (self != nullptr && spins <= spins_per_clock_look) self->wait_since = now;
     expire_timers(now);
     if (!ready_.empty()) break;
     if (now - start >= idle_before_asking) show_idle(start);
-    if (now - last_move >= poll_time) {
+    if (now - last_move - others >= poll_time || others >= shared_poll_max * poll_time) {
       show_idle(start);
       park();
       if (!ready_.empty()) break;
+    } else if (sharing_.is_due(start, now)) {
+      others += offer_core(now);
     }
   }
   if (start != Clock::time_point{}) {
@@ -178,6 +186,16 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
   }
   if (network_ != nullptr && !asked_network) here_.look_after_network();
   return ready_.pop();
+}
+
+Clock::duration Idle::offer_core(Clock::time_point now) noexcept {
+  os::offer_core();
+  return sharing_.offered(now, Clock::now());
+}
+
+void Idle::offer_core_in_loop() noexcept {
+  const Clock::time_point now = Clock::now();
+  if (sharing_.is_due({}, now)) offer_core(now);
 }
 
 void Idle::show_idle(Clock::time_point since) noexcept {

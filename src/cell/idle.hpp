@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cell/cell.hpp"
+#include "cell/core_sharing.hpp"
 #include "cell/parker.hpp"
 #include "task/ready_queue.hpp"
 
@@ -113,6 +114,11 @@ class Idle {
   /// (null: on the thread's own).
   TaskControl* await_ready(TaskControl* self) noexcept;
 
+  /// A task looks again and again for what is not there: others may have the core now and then.
+  void look_in_vain() noexcept {
+    if (sharing_.is_shared() || ++vain_looks_ % vain_looks_per_clock_look == 0) offer_core_in_loop();
+  }
+
   // --- tasks that sleep
   void add_timer(Clock::time_point deadline, TaskControl& task) {
     timers_.push_back(Timer{deadline, &task, timer_order_++});
@@ -152,6 +158,10 @@ class Idle {
     const void* subject;  // of its condition
   };
 
+  static constexpr std::uint32_t vain_looks_per_clock_look = 16;
+
+  void offer_core_in_loop() noexcept;
+  Clock::duration offer_core(Clock::time_point now) noexcept;
   void park() noexcept;
   void sleep(bool in_network, bool held) noexcept;
   void announce_watches(bool sleeps) noexcept;
@@ -171,6 +181,8 @@ class Idle {
   std::uint64_t timer_order_ = 0;
   std::vector<Watching> watches_;
   Clock::time_point coarse_now_{};
+  CoreSharing sharing_;
+  std::uint32_t vain_looks_ = 0;
   Parker<> parker_;
   alignas(cache_pair_bytes) LoadMeter load_;
 };

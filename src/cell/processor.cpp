@@ -382,7 +382,7 @@ void Processor::yield(TaskControl& self) {
   if (!idle.has_ready()) {
     if (here.network_ != nullptr && here.poll_network()) here.poll();
     if (idle.has_timers()) idle.expire_timers(Clock::now());
-    if (!idle.has_ready() && !here.is_wanted()) return;
+    if (!idle.has_ready() && !here.is_wanted()) return idle.look_in_vain();
   }
   idle.make_ready(self);
   here.dispatch(self);

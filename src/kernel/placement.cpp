@@ -171,7 +171,7 @@ Placement plan_placement(const Options& options, ProgramThreads threads, const s
 }
 
 std::chrono::nanoseconds poll_time(const Options& options, const Placement& placement) {
-  return options.poll_time.value_or(placement.oversubscribed ? 0us : placement.limited ? 20us : 50us);
+  return options.poll_time.value_or(placement.limited ? 20us : 50us);
 }
 
 }  // namespace aplib

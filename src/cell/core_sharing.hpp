@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// CoreSharing: whether others want the core of a thread that waits, found out by offering it.
+//
+// A thread that polls on a core of its own finds what it waits for soonest. Where more threads run than there are cores,
+// it keeps the one from running that would send. Nobody tells how many run: other processes come and go, as ranks that
+// are processes do. So a thread that has polled for some time offers its core (sched_yield). If that takes longer than
+// it takes when nobody wants the core, another thread has run, and from then on it offers the core after each look.
+//
+// Pure logic: no clock and no system call. One thread uses it.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "cell/cell.hpp"
+
+namespace aplib {
+
+class CoreSharing {
+ public:
+  /// An offer costs some 0.4 us: while nobody takes it, a wait of less than this makes none.
+  static constexpr auto offer_interval = std::chrono::microseconds(10);
+  /// An offer that takes longer has been taken.
+  static constexpr auto alone_max = std::chrono::microseconds(3);
+  /// So long after the last offer that was taken, the core is one's own again.
+  static constexpr auto memory = std::chrono::milliseconds(1);
+
+  /// Others have run on this core lately: look once, and offer it.
+  [[nodiscard]] bool is_shared() const noexcept { return is_shared_; }
+
+  /// Whether a thread that has waited since `start` shall offer its core.
+  [[nodiscard]] bool is_due(Clock::time_point start, Clock::time_point now) const noexcept {
+    return is_shared_ || now - std::max(start, last_) >= offer_interval;
+  }
+
+  /// It has offered the core at `before`, and runs again at `after`. Returns for how long others have run.
+  Clock::duration offered(Clock::time_point before, Clock::time_point after) noexcept {
+    last_ = after;
+    const Clock::duration took = after - before;
+    if (took > alone_max) {
+      taken_ = after;
+      is_shared_ = true;
+      return took;
+    }
+    is_shared_ = is_shared_ && after - taken_ < memory;
+    return {};
+  }
+
+ private:
+  bool is_shared_ = false;
+  Clock::time_point last_{};   // offer
+  Clock::time_point taken_{};  // the last one that was
+};
+
+}  // namespace aplib
