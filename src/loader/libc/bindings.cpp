@@ -14,6 +14,57 @@ namespace aplib::loader::libc {
 
 namespace {
 
+/// Further names that libc has for one function.
+struct Alias {
+  std::string_view name;
+  std::string_view of;
+};
+constexpr Alias aliases[] = {
+    {"_IO_fclose", "fclose"},
+    {"_IO_fdopen", "fdopen"},
+    {"_IO_fflush", "fflush"},
+    {"_IO_fopen", "fopen"},
+    {"_IO_gets", "gets"},
+    {"_IO_popen", "popen"},
+    {"__backtrace_symbols", "backtrace_symbols"},
+    {"__backtrace_symbols_fd", "backtrace_symbols_fd"},
+    {"__bsd_getpgrp", "getpgid"},
+    {"__clock_gettime", "clock_gettime"},
+    {"__fstat64", "fstat64"},
+    {"__getrlimit", "getrlimit"},
+    {"__gettimeofday", "gettimeofday"},
+    {"__libc_calloc", "calloc"},
+    {"__libc_fcntl64", "fcntl64"},
+    {"__libc_free", "free"},
+    {"__libc_malloc", "malloc"},
+    {"__libc_memalign", "memalign"},
+    {"__libc_msgrcv", "msgrcv"},
+    {"__libc_msgsnd", "msgsnd"},
+    {"__libc_pvalloc", "pvalloc"},
+    {"__libc_pwrite", "pwrite"},
+    {"__libc_realloc", "realloc"},
+    {"__libc_reallocarray", "reallocarray"},
+    {"__libc_secure_getenv", "secure_getenv"},
+    {"__libc_sigaction", "sigaction"},
+    {"__libc_system", "system"},
+    {"__libc_valloc", "valloc"},
+    {"__lseek", "lseek"},
+    {"__mbrtowc", "mbrtowc"},
+    {"__pthread_mutex_lock", "pthread_mutex_lock"},
+    {"__pthread_mutex_trylock", "pthread_mutex_trylock"},
+    {"__pthread_mutex_unlock", "pthread_mutex_unlock"},
+    {"__pthread_rwlock_rdlock", "pthread_rwlock_rdlock"},
+    {"__pthread_rwlock_wrlock", "pthread_rwlock_wrlock"},
+    {"__pwrite64", "pwrite64"},
+    {"__recv", "recv"},
+    {"__secure_getenv", "secure_getenv"},
+    {"__send", "send"},
+    {"__sigsuspend", "sigsuspend"},
+    {"__sigtimedwait", "sigtimedwait"},
+    {"__socket", "socket"},
+    {"llseek", "lseek64"},
+};
+
 std::vector<Binding> join_tables() {
   std::vector<Binding> all;
   for (const std::span<const Binding> table : {
@@ -51,6 +102,15 @@ std::vector<Binding> join_tables() {
            libc::timers_bindings(),
        }) {
     all.insert(all.end(), table.begin(), table.end());
+  }
+  const std::size_t named = all.size();
+  for (const Alias& alias : aliases) {
+    const auto found = std::find_if(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(named),
+                                    [&alias](const Binding& each) { return each.name == alias.of; });
+    if (found == all.begin() + static_cast<std::ptrdiff_t>(named)) continue;
+    Binding further = *found;
+    further.name = alias.name;
+    all.push_back(further);
   }
   std::ranges::sort(all, {}, &Binding::name);
   return all;

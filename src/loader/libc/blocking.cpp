@@ -24,6 +24,13 @@
 #include "loader/libc/streams.hpp"
 #include "loader/libc/waiting.hpp"
 
+extern "C" {  // libc's, declared for fortified programs alone; too small a room ends the process
+int __poll_chk(pollfd*, nfds_t, int, std::size_t);
+int __ppoll_chk(pollfd*, nfds_t, const timespec*, const sigset_t*, std::size_t);
+ssize_t __recv_chk(int, void*, std::size_t, std::size_t, int);
+ssize_t __recvfrom_chk(int, void*, std::size_t, std::size_t, int, sockaddr*, socklen_t*);
+}
+
 namespace aplib::loader::libc {
 
 namespace {
@@ -181,8 +188,7 @@ int sleep_in(Instance& instance, Duration duration) {
   return sleep_in_turn(instance, duration) == Waited::interrupted ? failed(EINTR) : 0;
 }
 
-int bound_poll(pollfd* descriptors, nfds_t count, int timeout) {
-  const void* const caller = __builtin_return_address(0);
+int poll_for(const void* caller, pollfd* descriptors, nfds_t count, int timeout) {
   if (Instance* const instance = count == 0 && timeout >= 0 ? calling(caller) : nullptr)
     return sleep_in(*instance, milliseconds(timeout));
   const auto look = [=] { return ::poll(descriptors, count, 0); };
@@ -190,6 +196,15 @@ int bound_poll(pollfd* descriptors, nfds_t count, int timeout) {
   Instance* const instance = sharing(caller);
   if (instance == nullptr) return ::poll(descriptors, count, timeout);
   return poll_in_turn(*instance, deadline_in(timeout), look);
+}
+
+int bound_poll(pollfd* descriptors, nfds_t count, int timeout) {
+  return poll_for(__builtin_return_address(0), descriptors, count, timeout);
+}
+
+int bound_poll_chk(pollfd* descriptors, nfds_t count, int timeout, std::size_t room) {
+  if (room / sizeof *descriptors < count) return __poll_chk(descriptors, count, timeout, room);
+  return poll_for(__builtin_return_address(0), descriptors, count, timeout);
 }
 
 /// Bound functions that replace the flow's mask while they wait do so here.
@@ -210,16 +225,26 @@ class MaskWhile {
   sigset_t before_{};
 };
 
-int bound_ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-  if (Instance* const sleeper = count == 0 && timeout != nullptr ? calling(__builtin_return_address(0)) : nullptr) {
+int ppoll_for(const void* caller, pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* mask) {
+  if (Instance* const sleeper = count == 0 && timeout != nullptr ? calling(caller) : nullptr) {
     if (!is_time(*timeout)) return failed(EINVAL);
     const MaskWhile masked(*sleeper, mask);
     return sleep_in(*sleeper, to_duration(*timeout));
   }
-  Instance* const instance = sharing(__builtin_return_address(0));
+  Instance* const instance = sharing(caller);
   if (instance == nullptr) return ::ppoll(descriptors, count, timeout, nullptr);
   const MaskWhile masked(*instance, mask);
   return poll_in_turn(*instance, libc::deadline_in(timeout), [=] { return ::poll(descriptors, count, 0); });
+}
+
+int bound_ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* mask) {
+  return ppoll_for(__builtin_return_address(0), descriptors, count, timeout, mask);
+}
+
+int bound_ppoll_chk(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* mask,
+                    std::size_t room) {
+  if (room / sizeof *descriptors < count) return __ppoll_chk(descriptors, count, timeout, mask, room);
+  return ppoll_for(__builtin_return_address(0), descriptors, count, timeout, mask);
 }
 
 /// The sets as the caller has given them, for every look changes them.
@@ -352,22 +377,34 @@ struct Accept<native, Function<int, int, Args...>> {
 
 bool waits(int flags) noexcept { return (flags & MSG_DONTWAIT) == 0; }
 
+/// Waits for input as `flags` say; false: errno is EINTR.
+bool await_message(const void* caller, int descriptor, int flags) noexcept {
+  Instance* const instance = waits(flags) ? sharing(caller) : nullptr;
+  return instance == nullptr || await_descriptor(*instance, descriptor, POLLIN);
+}
+
 ssize_t bound_recv(int descriptor, void* bytes, std::size_t count, int flags) {
-  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance != nullptr && !await_descriptor(*instance, descriptor, POLLIN)) return -1;
-  return ::recv(descriptor, bytes, count, flags);
+  return await_message(__builtin_return_address(0), descriptor, flags) ? ::recv(descriptor, bytes, count, flags) : -1;
+}
+
+ssize_t bound_recv_chk(int descriptor, void* bytes, std::size_t count, std::size_t room, int flags) {
+  if (count <= room && !await_message(__builtin_return_address(0), descriptor, flags)) return -1;
+  return __recv_chk(descriptor, bytes, count, room, flags);
 }
 
 ssize_t bound_recvfrom(int descriptor, void* bytes, std::size_t count, int flags, sockaddr* from, socklen_t* length) {
-  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance != nullptr && !await_descriptor(*instance, descriptor, POLLIN)) return -1;
+  if (!await_message(__builtin_return_address(0), descriptor, flags)) return -1;
   return ::recvfrom(descriptor, bytes, count, flags, from, length);
 }
 
+ssize_t bound_recvfrom_chk(int descriptor, void* bytes, std::size_t count, std::size_t room, int flags, sockaddr* from,
+                           socklen_t* length) {
+  if (count <= room && !await_message(__builtin_return_address(0), descriptor, flags)) return -1;
+  return __recvfrom_chk(descriptor, bytes, count, room, flags, from, length);
+}
+
 ssize_t bound_recvmsg(int descriptor, msghdr* message, int flags) {
-  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance != nullptr && !await_descriptor(*instance, descriptor, POLLIN)) return -1;
-  return ::recvmsg(descriptor, message, flags);
+  return await_message(__builtin_return_address(0), descriptor, flags) ? ::recvmsg(descriptor, message, flags) : -1;
 }
 
 /// Of a stream: part by part, for the rest may need a reader that this thread carries.
@@ -472,14 +509,18 @@ std::span<const Binding> blocking_bindings() {
   static const Binding table[] = {
       Binding::of("poll", bound_poll),
       Binding::of("__poll", bound_poll),
+      Binding::of("__poll_chk", bound_poll_chk),
       Binding::of("ppoll", bound_ppoll),
+      Binding::of("__ppoll_chk", bound_ppoll_chk),
       Binding::of("select", bound_select),
       Binding::of("__select", bound_select),
       Binding::of("pselect", bound_pselect),
       Binding::of("epoll_wait", bound_epoll_wait),
       Binding::of("epoll_pwait", bound_epoll_pwait),
       Binding::of("recv", bound_recv),
+      Binding::of("__recv_chk", bound_recv_chk),
       Binding::of("recvfrom", bound_recvfrom),
+      Binding::of("__recvfrom_chk", bound_recvfrom_chk),
       Binding::of("recvmsg", bound_recvmsg),
       Binding::of("send", bound_send),
       Binding::of("sendmsg", bound_sendmsg),

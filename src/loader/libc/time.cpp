@@ -150,6 +150,11 @@ std::size_t own_strftime_l(LibcState& state, char* text, std::size_t bytes, cons
   return in_zone_of(state, [&] { return ::strftime_l(text, bytes, format, time, locale); });
 }
 
+std::size_t own_wcsftime_l(LibcState& state, wchar_t* text, std::size_t length, const wchar_t* format,
+                           const std::tm* time, locale_t locale) {
+  return in_zone_of(state, [&] { return ::wcsftime_l(text, length, format, time, locale); });
+}
+
 std::size_t own_wcsftime(LibcState& state, wchar_t* text, std::size_t length, const wchar_t* format,
                          const std::tm* time) {
   return in_zone_of(state, [&] { return ::wcsftime(text, length, format, time); });
@@ -180,6 +185,8 @@ std::span<const Binding> time_zone_bindings() {
       bound<::strftime_l, own_strftime_l>("strftime_l"),
       bound<::strftime_l, own_strftime_l>("__strftime_l"),
       bound<::wcsftime, own_wcsftime>("wcsftime"),
+      bound<::wcsftime_l, own_wcsftime_l>("wcsftime_l"),
+      bound<::wcsftime_l, own_wcsftime_l>("__wcsftime_l"),
       bound<::strptime, own_strptime>("strptime"),
       variable<&LibcState::timezone>("timezone"),
       variable<&LibcState::timezone>("__timezone"),
