@@ -23,7 +23,9 @@ constexpr Alias aliases[] = {
     {"_IO_fclose", "fclose"},
     {"_IO_fdopen", "fdopen"},
     {"_IO_fflush", "fflush"},
+    {"_IO_fgets", "fgets"},
     {"_IO_fopen", "fopen"},
+    {"_IO_fread", "fread"},
     {"_IO_gets", "gets"},
     {"_IO_popen", "popen"},
     {"__backtrace_symbols", "backtrace_symbols"},
@@ -62,6 +64,7 @@ constexpr Alias aliases[] = {
     {"__sigsuspend", "sigsuspend"},
     {"__sigtimedwait", "sigtimedwait"},
     {"__socket", "socket"},
+    {"__vfscanf", "vfscanf"},
     {"llseek", "lseek64"},
 };
 

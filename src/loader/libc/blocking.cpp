@@ -69,8 +69,11 @@ void let_others_run(Instance& instance, nanoseconds pause) noexcept {
 
 Instance* sharing(const void* caller) noexcept {
   Instance* const instance = calling(caller);
-  if (instance == nullptr) return nullptr;
-  return instance->services().shares_thread() || next_timer(*instance) ? instance : nullptr;
+  return instance != nullptr ? sharing_flow(*instance) : nullptr;
+}
+
+Instance* sharing_flow(Instance& instance) noexcept {
+  return instance.services().shares_thread() || next_timer(instance) ? &instance : nullptr;
 }
 
 Waited sleep_in_turn(Instance& instance, nanoseconds duration) {
@@ -143,9 +146,7 @@ namespace {
 /// The same where the descriptor may make it wait, as files do not.
 Instance* sharing_for(const void* caller, int descriptor) noexcept {
   Instance* const instance = sharing(caller);
-  struct stat found {};
-  if (instance == nullptr || ::fstat(descriptor, &found) != 0) return nullptr;
-  return S_ISFIFO(found.st_mode) || S_ISSOCK(found.st_mode) || S_ISCHR(found.st_mode) ? instance : nullptr;
+  return instance != nullptr && may_wait(descriptor) ? instance : nullptr;
 }
 
 }  // namespace

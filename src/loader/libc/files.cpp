@@ -204,13 +204,19 @@ bool has_place(int descriptor) noexcept {
   return descriptor > STDERR_FILENO && static_cast<std::size_t>(descriptor) < numbers_max;
 }
 
+constexpr std::uint64_t is_file = std::uint64_t{1} << 63U;
+constexpr std::uint64_t is_waited_for = std::uint64_t{1} << 62U;  // a pipe, socket or terminal
+
 /// Of the file that is open at this number; 0: none is. Keeps errno.
 std::uint64_t file_at(int descriptor) noexcept {
   const int kept = errno;
   struct stat64 status {};
   const bool found = ::fstat64(descriptor, &status) == 0;
   errno = kept;
-  return found ? (status.st_ino ^ (status.st_dev << 40U)) | (std::uint64_t{1} << 63U) : 0;
+  if (!found) return 0;
+  const mode_t mode = status.st_mode;
+  const bool waits = S_ISFIFO(mode) || S_ISSOCK(mode) || S_ISCHR(mode) || (mode & S_IFMT) == 0;  // 0: eventfd and kin
+  return ((status.st_ino ^ (status.st_dev << 40U)) & ~is_waited_for) | is_file | (waits ? is_waited_for : 0);
 }
 
 /// 0: nobody's.
@@ -268,6 +274,19 @@ void note_inherited_descriptors() {
   for (const int descriptor : os::open_descriptors()) {
     if (!os::is_guarded(descriptor)) note(descriptor, inherited);
   }
+}
+
+bool may_wait(int descriptor) noexcept {
+  std::uint64_t file = 0;
+  if (is_standard(descriptor)) {  // the process's stay as they are
+    static const std::array<std::uint64_t, 3> standard{file_at(0), file_at(1), file_at(2)};
+    file = standard[static_cast<std::size_t>(descriptor)];
+  } else if (has_place(descriptor) && owners[static_cast<std::size_t>(descriptor)].load() != 0) {
+    file = files[static_cast<std::size_t>(descriptor)].load(std::memory_order_relaxed);
+  } else {
+    file = file_at(descriptor);
+  }
+  return (file & is_waited_for) != 0;
 }
 
 void note_opened(Instance& instance, int descriptor) noexcept {
@@ -452,20 +471,24 @@ ssize_t own_pwrite(int descriptor, const void* bytes, std::size_t count, off64_t
   return -1;
 }
 
+ssize_t read_in_turn(Outlet& outlet, void* bytes, std::size_t count) {
+  if (sharing_flow(*outlet.instance) != nullptr && !await_outlet(outlet)) return -1;
+  return read_outlet(outlet, static_cast<char*>(bytes), count);
+}
+
 ssize_t own_read(int descriptor, void* bytes, std::size_t count) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
   if (outlet == nullptr) {
     return await_stream(__builtin_return_address(0), descriptor, POLLIN) ? ::read(descriptor, bytes, count) : -1;
   }
-  return read_outlet(*outlet, static_cast<char*>(bytes), count);
+  return read_in_turn(*outlet, bytes, count);
 }
 
 ssize_t own_read_chk(int descriptor, void* bytes, std::size_t count, std::size_t room) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
   if (count > room || (outlet == nullptr && await_stream(__builtin_return_address(0), descriptor, POLLIN)))
     return __read_chk(descriptor, bytes, count, room);
-  if (outlet == nullptr) return -1;
-  return read_outlet(*outlet, static_cast<char*>(bytes), count);
+  return outlet != nullptr ? read_in_turn(*outlet, bytes, count) : -1;
 }
 
 // `level` < 0: unchecked.

@@ -33,6 +33,7 @@
 #include "loader/libc/caller.hpp"
 #include "loader/libc/dl.hpp"
 #include "loader/libc/end.hpp"
+#include "loader/libc/streams.hpp"
 #include "memory/slot_heap.hpp"
 
 extern "C" {
@@ -320,12 +321,28 @@ bool lend_to_libc(char*& line, std::size_t& room) {
   return true;
 }
 
+/// getdelim() while other tasks run.
+ssize_t read_line(char** line, std::size_t* room, int delimiter, std::FILE* file) {
+  if (line == nullptr || room == nullptr || !line_may_wait(file, delimiter))
+    return ::getdelim(line, room, delimiter, file);
+  std::string read;
+  if (!read_line_in_turn(file, delimiter, read)) return -1;
+  if (*line == nullptr || *room <= read.size()) {
+    auto* const longer = static_cast<char*>(std::realloc(*line, read.size() + 1));
+    if (longer == nullptr) return -1;
+    *line = longer;
+    *room = read.size() + 1;
+  }
+  std::memcpy(*line, read.c_str(), read.size() + 1);
+  return static_cast<ssize_t>(read.size());
+}
+
 ssize_t read_delimited(const HeapCaller& caller, char** line, std::size_t* room, int delimiter, std::FILE* file) {
   if (line != nullptr) {
     caller.freed(*line);
     if (is_slot_block(*line) && !lend_to_libc(*line, *room)) return -1;
   }
-  const ssize_t length = ::getdelim(line, room, delimiter, file);
+  const ssize_t length = read_line(line, room, delimiter, file);
   if (line != nullptr) caller.taken(*line);
   return length;
 }
@@ -369,7 +386,8 @@ std::span<const Binding> heap_bindings() {
         Binding::of("getdelim", &own_getdelim),
         Binding::of("__getdelim", &own_getdelim),
     };
-    for (Binding& binding : all) binding.of_heap = true;
+    for (Binding& binding : all)
+      binding.of_heap = !binding.name.ends_with("getline") && !binding.name.ends_with("getdelim");
     return all;
   }();
   return table;

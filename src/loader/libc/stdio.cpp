@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Functions that use stdin or stdout without naming them, and those that open and close files: what a program leaves
-// open is written and closed at its end. Functions that get a FILE are libc's own, except the few that mean more than
-// the FILE itself.
+// open is written and closed at its end. Functions that get a FILE are libc's own, except those that read (input.cpp)
+// and the few that mean more than the FILE itself.
 //
 // Wide characters on standard streams. glibc's fopencookie(3) makes streams for bytes alone, so these functions convert
 // on the way to and from an instance's standard streams. For every other FILE they are libc's own. Formatted input
@@ -33,9 +33,6 @@
 extern "C" {
 // libc's, declared by no header, or under another name when compiled as C++.
 int __vfprintf_chk(std::FILE*, int, const char*, va_list);
-int __isoc99_vfscanf(std::FILE*, const char*, va_list);
-int native_vfscanf(std::FILE*, const char*, va_list) __asm__("vfscanf");
-[[gnu::weak]] int __isoc23_vfscanf(std::FILE*, const char*, va_list);
 }
 
 extern "C" {
@@ -73,53 +70,6 @@ int own_puts(const char* text) {
 int own_putchar(int character) { return std::putc(character, stream_at(__builtin_return_address(0), Stream::out)); }
 int own_putchar_unlocked(int character) {
   return ::putc_unlocked(character, stream_at(__builtin_return_address(0), Stream::out));
-}
-
-// --- input
-
-enum class Scan { gnu, c99, c23 };
-
-template <Scan dialect>
-int scan(const void* caller, const char* format, va_list arguments) {
-  std::FILE* in = stream_at(caller, Stream::in);
-  switch (dialect) {
-    case Scan::gnu:
-      return native_vfscanf(in, format, arguments);
-    case Scan::c23:
-      if (__isoc23_vfscanf != nullptr) return __isoc23_vfscanf(in, format, arguments);
-      break;
-    case Scan::c99:
-      break;
-  }
-  return __isoc99_vfscanf(in, format, arguments);
-}
-
-int own_getchar() { return std::getc(stream_at(__builtin_return_address(0), Stream::in)); }
-int own_getchar_unlocked() { return ::getc_unlocked(stream_at(__builtin_return_address(0), Stream::in)); }
-
-// A line without its end. `room`: bytes at `buffer`. Ends the program as libc does where the line is longer.
-char* read_line(std::FILE* in, char* buffer, std::size_t room) {
-  std::size_t length = 0;
-  ::flockfile(in);
-  int character = ::getc_unlocked(in);
-  for (; character != EOF && character != '\n'; character = ::getc_unlocked(in)) {
-    if (length + 1 < room) buffer[length] = static_cast<char>(character);
-    ++length;
-  }
-  const bool failed = character == EOF && (length == 0 || ::ferror_unlocked(in) != 0);
-  ::funlockfile(in);
-  if (failed) return nullptr;
-  buffer[length < room ? length : room - 1] = '\0';
-  return buffer;
-}
-
-// The function that C11 has removed: it cannot know the buffer's size.
-char* own_unbounded_line(char* buffer) {
-  return read_line(stream_at(__builtin_return_address(0), Stream::in), buffer, static_cast<std::size_t>(-1));
-}
-// What fits is kept, where libc would abort the process.
-char* own_bounded_line(char* buffer, std::size_t room) {
-  return read_line(stream_at(__builtin_return_address(0), Stream::in), buffer, room);
 }
 
 // --- files
@@ -294,16 +244,6 @@ std::span<const Binding> stdio_bindings() {
         Binding::of("_IO_puts", &own_puts),
         Binding::of("putchar", &own_putchar),
         Binding::of("putchar_unlocked", &own_putchar_unlocked),
-        Binding::of("scanf", &Formatted<scan<Scan::gnu>, char>::with_dots),
-        Binding::of("vscanf", &Formatted<scan<Scan::gnu>, char>::with_list),
-        Binding::of("__isoc99_scanf", &Formatted<scan<Scan::c99>, char>::with_dots),
-        Binding::of("__isoc99_vscanf", &Formatted<scan<Scan::c99>, char>::with_list),
-        Binding::of("__isoc23_scanf", &Formatted<scan<Scan::c23>, char>::with_dots),
-        Binding::of("__isoc23_vscanf", &Formatted<scan<Scan::c23>, char>::with_list),
-        Binding::of("getchar", &own_getchar),
-        Binding::of("getchar_unlocked", &own_getchar_unlocked),
-        Binding::of("gets", &own_unbounded_line),
-        Binding::of("__gets_chk", &own_bounded_line),
         bound<std::fopen, own_fopen>("fopen"),
         bound<std::fopen, own_fopen>("fopen64"),
         bound<::fdopen, own_fdopen>("fdopen"),
@@ -320,7 +260,7 @@ std::span<const Binding> stdio_bindings() {
         Binding::of("fileno", &own_fileno),
         Binding::of("fileno_unlocked", &own_fileno),
     };
-    for (const std::span<const Binding> part : {wide_stdio_bindings(), descriptors_bindings()})
+    for (const std::span<const Binding> part : {wide_stdio_bindings(), descriptors_bindings(), input_bindings()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
@@ -358,7 +298,7 @@ bool put_wide(std::FILE* file, const wchar_t* text, std::size_t count) {
 wint_t get_wide(std::FILE* file) {
   std::mbstate_t state{};
   for (;;) {
-    const int byte = std::getc(file);
+    const int byte = next_byte(file);
     if (byte == EOF) return WEOF;
     const char one = static_cast<char>(byte);
     wchar_t character = L'\0';
@@ -481,7 +421,10 @@ int scan_wide(const void* caller, std::FILE* file, const wchar_t* format, va_lis
     return standard ? __isoc99_vfwscanf(file, format, arguments) : native_vfwscanf(file, format, arguments);
   const std::optional<std::string> bytes = narrow(format);
   if (!bytes) return EOF;
-  return standard ? __isoc99_vfscanf(file, bytes->c_str(), arguments) : native_vfscanf(file, bytes->c_str(), arguments);
+  return scan_in_turn(file, [&bytes, &arguments](std::FILE* from) {
+    return standard ? __isoc99_vfscanf(from, bytes->c_str(), arguments)
+                    : native_vfscanf(from, bytes->c_str(), arguments);
+  });
 }
 template <bool standard>
 int scan_wide(const void* caller, const wchar_t* format, va_list arguments) {

@@ -2,6 +2,7 @@
 #include "loader/libc/streams.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio_ext.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <utility>
 
 #include "loader/libc/caller.hpp"
+#include "loader/libc/waiting.hpp"
 
 namespace aplib::loader::libc {
 
@@ -187,6 +189,15 @@ ssize_t read_outlet(Outlet& outlet, char* bytes, std::size_t count) {
   }
   errno = EBADF;
   return -1;
+}
+
+bool await_outlet(Outlet& outlet) noexcept {
+  int descriptor = outlet.descriptor.get();
+  if (outlet.leads == Outlet::Leads::to_cell && outlet.cell_stream == Stream::in) {
+    show_question(*outlet.instance);
+    descriptor = outlet.instance->services().input();
+  }
+  return descriptor < 0 || !may_wait(descriptor) || await_descriptor(*outlet.instance, descriptor, POLLIN);
 }
 
 void show_outlet(Outlet& outlet) {

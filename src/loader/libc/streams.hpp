@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cwchar>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <string>
@@ -83,6 +84,9 @@ Outlet* outlet_of(Instance& instance, std::FILE* file);
 /// write(2) and read(2) on an outlet, with errno. Do not switch tasks.
 ssize_t write_outlet(Outlet& outlet, const char* bytes, std::size_t count);
 ssize_t read_outlet(Outlet& outlet, char* bytes, std::size_t count);
+/// Returns when read_outlet() need not wait; lets other tasks run meanwhile. False: a handler of the program's has run;
+/// errno is EINTR. Call from: a flow of the instance that shares its thread (sharing()).
+bool await_outlet(Outlet& outlet) noexcept;
 /// Has the host show what it holds of a line.
 void show_outlet(Outlet& outlet);
 /// Leads elsewhere from now on; to a file: `descriptor`.
@@ -109,6 +113,20 @@ void start_stdio(Instance& instance);
 /// and closes all. Nothing of the program may run afterwards. Call from: the last flow of the instance.
 void stop_stdio(Instance& instance);
 
+// ---------------------------------------------------------------- reading (input.cpp)
+// As libc's, but where bytes are to come that nobody has sent yet, other tasks run meanwhile. `file`: any of the
+// program's. Call from: a flow of the instance, or a thread, which blocks.
+
+/// getc() and fread().
+int next_byte(std::FILE* file);
+std::size_t read_stream(std::FILE* file, void* bytes, std::size_t count);
+/// getdelim() would have to wait, or might.
+bool line_may_wait(std::FILE* file, int delimiter);
+/// What getdelim() reads, when line_may_wait(). False: nothing.
+bool read_line_in_turn(std::FILE* file, int delimiter, std::string& line);
+/// Calls `scan`, which is scanf or one of its kin, with a FILE that stands for `file`.
+int scan_in_turn(std::FILE* file, const std::function<int(std::FILE*)>& scan);
+
 // ---------------------------------------------------------------- wide characters
 // On a stream of bytes, converted by the locale of the calling thread.
 
@@ -132,11 +150,15 @@ void note_opened(Instance& instance, int descriptor) noexcept;
 void note_closed(Instance& instance, int descriptor) noexcept;
 /// Those that are open now and not guarded are all instances', and stay open. Call from: before the first one runs.
 void note_inherited_descriptors();
+/// A reader or writer of it may have to wait, as those of files never have. Costs no call of the system for what the
+/// program has opened.
+bool may_wait(int descriptor) noexcept;
 /// Closes what the instance has left open, at its end.
 void close_descriptors(Instance& instance) noexcept;
 
 // The tables that stdio's is made of.
 std::span<const Binding> wide_stdio_bindings();
 std::span<const Binding> descriptors_bindings();
+std::span<const Binding> input_bindings();
 
 }  // namespace aplib::loader::libc

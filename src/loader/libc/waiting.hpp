@@ -45,6 +45,8 @@ Waited sleep_in_turn(Instance& instance, std::chrono::nanoseconds duration);
 /// The instance that calls, where it must not block its thread; else null: other cells run there, or its timers send
 /// signals. `caller`: as calling() takes it.
 Instance* sharing(const void* caller) noexcept;
+/// The same of the running flow's instance.
+Instance* sharing_flow(Instance& instance) noexcept;
 
 /// When the next of the instance's timers is due (timers.cpp).
 std::optional<WaitClock::time_point> next_timer(Instance& instance) noexcept;

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+// A program that reads what another cell of its thread is yet to send lets that one run, whatever it reads by.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <deque>
+#include <string>
+
+#include "compile.hpp"
+#include "running.hpp"
+
+namespace aplib::loader::test {
+namespace {
+
+/// A host whose thread has other cells. Whenever they are to run, they send a piece of the program's input, and close
+/// after the last. Nobody else does, so a program that blocks its thread waits for ever.
+class FeedingHost : public RecordingHost {
+ public:
+  explicit FeedingHost(std::deque<std::string> pieces) : RecordingHost("cell 0 task 0"), pieces_(std::move(pieces)) {
+    if (::pipe(ends_) != 0) throw std::runtime_error("pipe: out of descriptors");
+  }
+  ~FeedingHost() override {
+    ::close(ends_[0]);
+    if (ends_[1] >= 0) ::close(ends_[1]);
+  }
+  int input() override { return ends_[0]; }
+  bool shares_thread() noexcept override { return true; }
+  void sleep(std::chrono::nanoseconds) override { feed(); }
+  void yield() override { feed(); }
+
+  int pieces_left() const { return static_cast<int>(pieces_.size()); }
+
+ private:
+  void feed() {
+    if (!pieces_.empty()) {
+      if (::write(ends_[1], pieces_.front().data(), pieces_.front().size()) < 0)
+        throw std::runtime_error("the test's input does not fit into a pipe");
+      pieces_.pop_front();
+    } else if (ends_[1] >= 0) {
+      ::close(std::exchange(ends_[1], -1));
+    }
+  }
+
+  std::deque<std::string> pieces_;
+  int ends_[2] = {-1, -1};
+};
+
+class Input : public testing::Test {
+ protected:
+  /// Runs main() of the program, whose stdin is fed; other FILEs of it are opened over /proc/self/fd/<argument 1>.
+  std::string read_by(const std::shared_ptr<const Program>& program, std::deque<std::string> pieces) {
+    FeedingHost host(std::move(pieces));
+    const auto outcome =
+        run_instance(make_instance(program, host, 0, {"program", std::to_string(host.input())}), call_main);
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(host.pieces_left(), 0);
+    return host.out;
+  }
+  std::shared_ptr<const Program> c(const std::string& body, Workshop::Flags flags = {}) {
+    flags.insert(flags.end(), {"-shared", "-D_GNU_SOURCE", "-w"});
+    const std::string before =
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n#include "
+        "<poll.h>\n#include <wchar.h>\n"
+        "int main(int count, char** words) {\n"
+        "FILE* file = strcmp(FROM, \"stdin\") == 0 ? stdin : fdopen(dup(atoi(words[1])), \"r\");\n"
+        "char text[100]; int a = 0, b = 0, c;\n";
+    return Program::load(shop_.compile(before + body + "return 0; }", flags, std::to_string(number_++) + ".so"));
+  }
+
+  Workshop shop_;
+  int number_ = 0;
+};
+
+TEST_F(Input, OfAnyKindLetsOthersRun) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"while (fgets(text, sizeof text, file)) printf(\"[%s]\", text);", "[12 34\n][abc\n][d]"},
+      {"while (fgets(text, 4, file)) printf(\"[%s]\", text);", "[12 ][34\n][abc][\n][d]"},
+      {"while ((c = getc(file)) != EOF) putchar(c);", "12 34\nabc\nd"},
+      {"while ((c = getc_unlocked(file)) != EOF) putchar(c);", "12 34\nabc\nd"},
+      {"while ((c = fgetc(file)) != EOF) { if (c == '3') { ungetc('x', file); c = fgetc(file); } putchar(c); }",
+       "12 x4\nabc\nd"},
+      {"c = fread(text, 1, sizeof text, file); printf(\"%d %.*s %d\", c, c, text, feof(file));", "11 12 34\nabc\nd 1"},
+      {"while ((c = fread(text, 4, 1, file)) == 1) printf(\"[%.4s]\", text); printf(\"%d\", feof(file));",
+       "[12 3][4\nab]1"},
+      {"char* line = NULL; size_t room = 0; ssize_t n; while ((n = getline(&line, &room, file)) >= 0) printf(\"%zd"
+       "[%s]\", n, line);",
+       "6[12 34\n]4[abc\n]1[d]"},
+      {"char* line = NULL; size_t room = 0; ssize_t n; while ((n = getdelim(&line, &room, 'b', file)) >= 0) "
+       "printf(\"%zd[%s]\", n, line);",
+       "8[12 34\nab]3[c\nd]"},
+      {"c = fscanf(file, \"%d %d\", &a, &b); printf(\"%d %d %d\", c, a, b); c = getc(file); printf(\"%d\", c);"
+       "c = fscanf(file, \"%99s %99s\", text, text + 10); printf(\"%d %s %s %d\", c, text, text + 10, fscanf(file, "
+       "\"%d\", &a));",
+       "2 12 34102 abc d -1"},
+  };
+  for (const auto& [body, expected] : cases) {
+    for (const char* from : {"-DFROM=\"stdin\"", "-DFROM=\"pipe\""}) {
+      for (const bool fortified : {false, true}) {
+        Workshop::Flags flags{from};
+        if (fortified) flags.insert(flags.end(), {"-O2", "-D_FORTIFY_SOURCE=2"});
+        EXPECT_EQ(read_by(c(body, flags), {"1", "2 ", "34\na", "bc\n", "d"}), expected) << body << from << fortified;
+      }
+    }
+  }
+}
+
+TEST_F(Input, OfStdinByOtherNamesToo) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"while ((c = getchar()) != EOF) putchar(c);", "12 34\nabc\nd"},
+      {"printf(\"%d\", scanf(\"%d%d%99s\", &a, &b, text)); printf(\" %d %d %s\", a, b, text);"
+       "while (getchar() != EOF) {}",
+       "3 12 34 abc"},
+      {"while ((c = read(0, text, sizeof text)) > 0) printf(\"[%.*s]\", c, text);", "[1][2 ][34\na][bc\n][d]"},
+      {"struct pollfd one = {atoi(words[1]), POLLIN, 0}; printf(\"%d\", poll(&one, count - 1, -1));"
+       "while ((c = fread(text, 1, 99, stdin)) > 0) printf(\"%.*s\", c, text);",
+       "112 34\nabc\nd"},
+      {"wchar_t w[99]; while (fgetws(w, 99, stdin)) printf(\"[%ls]\", w);", "[12 34\n][abc\n][d]"},
+  };
+  for (const auto& [body, expected] : cases) {
+    for (const char* fortified : {"-O0", "-D_FORTIFY_SOURCE=2"})
+      EXPECT_EQ(read_by(c(body, {"-O1", fortified, "-DFROM=\"stdin\""}), {"1", "2 ", "34\na", "bc\n", "d"}), expected)
+          << body << fortified;
+  }
+}
+
+TEST_F(Input, OfCxxLetsOthersRun) {
+  for (const char* synced : {"true", "false"}) {
+    const auto program = Program::load(shop_.compile_cpp(
+        std::string("#include <iostream>\n#include <string>\nint main() { std::ios::sync_with_stdio(") + synced +
+            "); int a, b; std::string word, rest; std::cin >> a >> b >> word; std::getline(std::cin, rest);"
+            "std::getline(std::cin, rest); std::cout << a << ' ' << b << word << rest << std::cin.eof(); return 0; }",
+        {"-shared"}, std::string(synced) + ".so"));
+    EXPECT_EQ(read_by(program, {"1", "2 ", "34\na", "bc\n", "d"}), "12 34abcd1") << synced;
+  }
+}
+
+}  // namespace
+}  // namespace aplib::loader::test
