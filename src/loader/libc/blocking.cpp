@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Poll, recv, accept, epoll_wait, semop: waits for descriptors and queues, while other cells run.
+// Poll, recv, accept, connect, epoll_wait, semop, mq_receive, the opening of a FIFO: waits for descriptors and queues,
+// while other cells run.
+#include <aio.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <mqueue.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/msg.h>
@@ -8,15 +12,20 @@
 #include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <climits>
 #include <csignal>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "loader/libc/bindings.hpp"
@@ -339,6 +348,14 @@ int bound_epoll_wait(int descriptor, epoll_event* events, int room, int timeout)
   return poll_in_turn(*instance, deadline_in(timeout), look);
 }
 
+int bound_epoll_pwait2(int descriptor, epoll_event* events, int room, const timespec* timeout, const sigset_t* mask) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (timeout != nullptr && !is_time(*timeout)) return failed(EINVAL);
+  if (instance == nullptr) return ::epoll_pwait2(descriptor, events, room, timeout, nullptr);
+  const MaskWhile masked(*instance, mask);
+  return poll_in_turn(*instance, libc::deadline_in(timeout), [=] { return ::epoll_wait(descriptor, events, room, 0); });
+}
+
 int bound_epoll_pwait(int descriptor, epoll_event* events, int room, int timeout, const sigset_t* mask) {
   Instance* const instance = sharing(__builtin_return_address(0));
   if (instance == nullptr) return ::epoll_wait(descriptor, events, room, timeout);
@@ -428,13 +445,74 @@ ssize_t send_in_turn(Instance& instance, int descriptor, const void* bytes, std:
 
 }  // namespace
 
+namespace {
+
+bool is_socket(int descriptor) noexcept {
+  int type = 0;
+  socklen_t bytes = sizeof type;
+  return ::getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0;
+}
+
+/// The pieces of a message that has been sent up to `done`.
+std::vector<iovec> rest_of(const msghdr& message, std::size_t done) {
+  std::vector<iovec> rest;
+  for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
+    const iovec& piece = message.msg_iov[i];
+    const std::size_t gone = std::min(done, piece.iov_len);
+    done -= gone;
+    if (gone < piece.iov_len) rest.push_back({static_cast<char*>(piece.iov_base) + gone, piece.iov_len - gone});
+  }
+  return rest;
+}
+
+std::size_t bytes_of(const iovec* pieces, std::size_t count) noexcept {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) bytes += pieces[i].iov_len;
+  return bytes;
+}
+
+/// sendmsg() that would block in the middle of a long message of a stream.
+ssize_t send_message_in_turn(Instance& instance, int descriptor, const msghdr& message, int flags) {
+  return send_in_turn(instance, descriptor, nullptr, bytes_of(message.msg_iov, message.msg_iovlen),
+                      [&, done = std::size_t{0}](const char*, std::size_t) mutable {
+                        std::vector<iovec> pieces = rest_of(message, done);
+                        msghdr rest = message;
+                        rest.msg_iov = pieces.data();
+                        rest.msg_iovlen = pieces.size();
+                        if (done != 0) rest.msg_control = nullptr;
+                        if (done != 0) rest.msg_controllen = 0;
+                        const ssize_t sent = ::sendmsg(descriptor, &rest, flags | MSG_DONTWAIT);
+                        if (sent > 0) done += static_cast<std::size_t>(sent);
+                        return sent;
+                      });
+}
+
+}  // namespace
+
 ssize_t write_in_turn(const void* caller, int descriptor, const void* bytes, std::size_t count) {
   constexpr std::size_t taken_at_once = PIPE_BUF;  // by a pipe that is ready
   Instance* const instance = sharing_for(caller, descriptor);
   if (instance == nullptr || never_blocks(descriptor)) return ::write(descriptor, bytes, count);
+  if (is_socket(descriptor)) {  // a packet stays whole
+    return send_in_turn(*instance, descriptor, bytes, count, [=](const char* rest, std::size_t length) {
+      return ::send(descriptor, rest, length, MSG_DONTWAIT);
+    });
+  }
   return send_in_turn(*instance, descriptor, bytes, count, [=](const char* rest, std::size_t length) {
     return ::write(descriptor, rest, std::min(length, taken_at_once));
   });
+}
+
+ssize_t writev_in_turn(const void* caller, int descriptor, const iovec* pieces, int count) {
+  Instance* const instance = count > 0 ? sharing_for(caller, descriptor) : nullptr;
+  if (instance == nullptr || never_blocks(descriptor)) return ::writev(descriptor, pieces, count);
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(pieces);
+  message.msg_iovlen = static_cast<std::size_t>(count);
+  if (is_socket(descriptor)) return send_message_in_turn(*instance, descriptor, message, 0);
+  std::string whole;
+  for (int i = 0; i < count; ++i) whole.append(static_cast<const char*>(pieces[i].iov_base), pieces[i].iov_len);
+  return write_in_turn(caller, descriptor, whole.data(), whole.size());
 }
 
 namespace {
@@ -449,8 +527,206 @@ ssize_t bound_send(int descriptor, const void* bytes, std::size_t count, int fla
 
 ssize_t bound_sendmsg(int descriptor, const msghdr* message, int flags) {
   Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance != nullptr && !await_descriptor(*instance, descriptor, POLLOUT)) return -1;
-  return ::sendmsg(descriptor, message, flags);
+  if (instance == nullptr) return ::sendmsg(descriptor, message, flags);
+  return send_message_in_turn(*instance, descriptor, *message, flags);
+}
+
+/// The first message is waited for; what follows is what is there.
+int bound_recvmmsg(int descriptor, mmsghdr* messages, unsigned room, int flags, timespec* timeout) {
+  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance == nullptr) return ::recvmmsg(descriptor, messages, room, flags, timeout);
+  const auto deadline = libc::deadline_in(timeout);
+  unsigned got = 0;
+  while (got < room) {
+    if (got == 0 || (flags & MSG_WAITFORONE) == 0) {
+      if (!await_descriptor(*instance, descriptor, POLLIN)) break;
+    }
+    const int some =
+        ::recvmmsg(descriptor, messages + got, room - got, (flags & ~MSG_WAITFORONE) | MSG_DONTWAIT, nullptr);
+    if (some <= 0) break;
+    got += static_cast<unsigned>(some);
+    if ((flags & MSG_WAITFORONE) != 0 || (deadline && WaitClock::now() >= *deadline)) break;
+  }
+  return got != 0 ? static_cast<int>(got) : -1;
+}
+
+int bound_sendmmsg(int descriptor, mmsghdr* messages, unsigned count, int flags) {
+  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance == nullptr) return ::sendmmsg(descriptor, messages, count, flags);
+  unsigned sent = 0;
+  for (; sent < count; ++sent) {
+    const ssize_t bytes = send_message_in_turn(*instance, descriptor, messages[sent].msg_hdr, flags);
+    if (bytes < 0) break;
+    messages[sent].msg_len = static_cast<unsigned>(bytes);
+  }
+  return sent != 0 || count == 0 ? static_cast<int>(sent) : -1;
+}
+
+/// Without blocking, and then looks. A queue of connections may be full (EAGAIN).
+int connect_in_turn(Instance& instance, int descriptor, const sockaddr* address, socklen_t length) {
+  int result = 0;
+  const auto connect_once = [&] {
+    result = ::connect(descriptor, address, length);
+    return result == 0 || errno_now() != EAGAIN;
+  };
+  if (wait_in_turn(instance, std::nullopt, true, connect_once) == Waited::interrupted) return failed(EINTR);
+  if (result == 0 || errno_now() != EINPROGRESS) return result;
+  if (wait_in_turn(instance, std::nullopt, true, [=] { return is_ready(descriptor, POLLOUT); }) != Waited::done)
+    return failed(EINTR);
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &bytes);
+  return error == 0 ? 0 : failed(error);
+}
+
+int bound_connect(int descriptor, const sockaddr* address, socklen_t length) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr || never_blocks(descriptor)) return ::connect(descriptor, address, length);
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
+  const int result = connect_in_turn(*instance, descriptor, address, length);
+  const int error = errno_now();
+  ::fcntl(descriptor, F_SETFL, flags);
+  failed(error);
+  return result;
+}
+
+// --- FIFOs
+
+/// Somebody has opened the FIFO for writing, by now or before: there is something to read, it has hung up, or a copy of
+/// nothing would have to wait.
+bool has_writer(int reader, int scratch) noexcept {
+  if (is_ready(reader, POLLIN)) return true;
+  return ::tee(reader, scratch, 1, SPLICE_F_NONBLOCK) < 0 && errno_now() == EAGAIN;
+}
+
+int open_reader(Instance& instance, int folder, const char* path, int flags) noexcept {
+  int scratch[2] = {-1, -1};
+  const int descriptor = ::openat64(folder, path, flags | O_NONBLOCK);
+  if (descriptor < 0) return -1;
+  Waited how = Waited::done;
+  if (::pipe2(scratch, O_CLOEXEC) == 0) {
+    how = wait_in_turn(instance, std::nullopt, true, [&] { return has_writer(descriptor, scratch[1]); });
+    ::close(scratch[0]);
+    ::close(scratch[1]);
+  }
+  if (how == Waited::done && ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK) == 0)
+    return descriptor;
+  ::close(descriptor);
+  return failed(EINTR);
+}
+
+int open_writer(Instance& instance, int folder, const char* path, int flags) noexcept {
+  int descriptor = -1;
+  const Waited how = wait_in_turn(instance, std::nullopt, true, [&] {  // ENXIO: nobody reads
+    descriptor = ::openat64(folder, path, flags | O_NONBLOCK);
+    return descriptor >= 0 || errno_now() != ENXIO;
+  });
+  if (how == Waited::interrupted) return failed(EINTR);
+  if (descriptor >= 0) ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+  return descriptor;
+}
+
+}  // namespace
+
+bool is_awaited_fifo(Instance& instance, int folder, const char* path, int flags) noexcept {
+  if ((flags & (O_NONBLOCK | O_PATH | O_DIRECTORY)) != 0 || (flags & O_ACCMODE) == O_RDWR) return false;
+  if (sharing_flow(instance) == nullptr) return false;
+  struct stat found {};
+  const int error = errno;
+  const bool is_fifo = ::fstatat(folder, path, &found, 0) == 0 && S_ISFIFO(found.st_mode);
+  errno = error;
+  return is_fifo;
+}
+
+int open_in_turn(Instance* instance, int folder, const char* path, int flags, mode_t mode) noexcept {
+  if (instance == nullptr || !is_awaited_fifo(*instance, folder, path, flags))
+    return ::openat64(folder, path, flags, mode);
+  return (flags & O_ACCMODE) == O_RDONLY ? open_reader(*instance, folder, path, flags)
+                                         : open_writer(*instance, folder, path, flags);
+}
+
+// --- futexes
+
+long futex_in_turn(Instance& instance, const long* words) noexcept {
+  constexpr milliseconds longest = milliseconds(5);  // somebody may have woken it without a change
+  const bool absolute = (words[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+  const auto* const time = reinterpret_cast<const timespec*>(words[3]);
+  if (time != nullptr && !is_time(*time)) return failed(EINVAL);
+  const bool real = (words[1] & FUTEX_CLOCK_REALTIME) != 0;
+  std::optional<WaitClock::time_point> deadline;
+  if (time != nullptr)
+    deadline = absolute ? deadline_at(real ? CLOCK_REALTIME : CLOCK_MONOTONIC, *time) : libc::deadline_in(time);
+  const timespec none{};
+  int error = 0;
+  const auto is_changed = [&] {  // a wait that is over at once
+    ::syscall(SYS_futex, words[0], FUTEX_WAIT | (words[1] & FUTEX_PRIVATE_FLAG), words[2], &none);
+    error = errno_now();
+    return error != ETIMEDOUT && error != EINTR;
+  };
+  if (is_changed()) return failed(error);
+  const auto soon = WaitClock::now() + longest;
+  const bool until_deadline = deadline && *deadline <= soon;
+  const Waited how = wait_in_turn(instance, until_deadline ? *deadline : soon, true, is_changed);
+  if (how == Waited::interrupted) return failed(EINTR);
+  if (how == Waited::late) return until_deadline ? failed(ETIMEDOUT) : 0;
+  return error == EAGAIN ? 0 : failed(error);
+}
+
+namespace {
+
+// --- queues of messages of POSIX; a time that is over makes one attempt of a call
+
+constexpr timespec over{};
+
+template <class Try>
+ssize_t try_queue(Instance& instance, const timespec* time, Try attempt) {
+  ssize_t result = 0;
+  std::optional<WaitClock::time_point> deadline;
+  if (time != nullptr) deadline = deadline_at(CLOCK_REALTIME, *time);
+  const Waited how = wait_in_turn(instance, deadline, true, [&] {
+    result = attempt();
+    return result >= 0 || errno_now() != ETIMEDOUT;
+  });
+  if (how == Waited::done) return result;
+  return failed(how == Waited::late ? ETIMEDOUT : EINTR);
+}
+
+bool is_queue_time(const timespec* time) noexcept { return time == nullptr || is_time(*time); }
+
+ssize_t receive_message(const void* caller, mqd_t queue, char* bytes, std::size_t room, unsigned* priority,
+                        const timespec* time) {
+  Instance* const instance = is_queue_time(time) ? sharing(caller) : nullptr;
+  if (instance == nullptr) {
+    return time == nullptr ? ::mq_receive(queue, bytes, room, priority)
+                           : ::mq_timedreceive(queue, bytes, room, priority, time);
+  }
+  return try_queue(*instance, time, [=] { return ::mq_timedreceive(queue, bytes, room, priority, &over); });
+}
+
+ssize_t bound_mq_receive(mqd_t queue, char* bytes, std::size_t room, unsigned* priority) {
+  return receive_message(__builtin_return_address(0), queue, bytes, room, priority, nullptr);
+}
+ssize_t bound_mq_timedreceive(mqd_t queue, char* bytes, std::size_t room, unsigned* priority, const timespec* time) {
+  return receive_message(__builtin_return_address(0), queue, bytes, room, priority, time);
+}
+
+int send_message(const void* caller, mqd_t queue, const char* bytes, std::size_t count, unsigned priority,
+                 const timespec* time) {
+  Instance* const instance = is_queue_time(time) ? sharing(caller) : nullptr;
+  if (instance == nullptr) {
+    return time == nullptr ? ::mq_send(queue, bytes, count, priority)
+                           : ::mq_timedsend(queue, bytes, count, priority, time);
+  }
+  return static_cast<int>(
+      try_queue(*instance, time, [=] { return ::mq_timedsend(queue, bytes, count, priority, &over); }));
+}
+
+int bound_mq_send(mqd_t queue, const char* bytes, std::size_t count, unsigned priority) {
+  return send_message(__builtin_return_address(0), queue, bytes, count, priority, nullptr);
+}
+int bound_mq_timedsend(mqd_t queue, const char* bytes, std::size_t count, unsigned priority, const timespec* time) {
+  return send_message(__builtin_return_address(0), queue, bytes, count, priority, time);
 }
 
 // --- System V's semaphores and messages
@@ -462,7 +738,7 @@ int try_in_turn(Instance& instance, std::optional<WaitClock::time_point> deadlin
     result = attempt();
     return result >= 0 || errno_now() != none;
   });
-  if (how == Waited::interrupted) return failed(EINTR);
+  if (how != Waited::done) return failed(how == Waited::late ? none : EINTR);
   return static_cast<int>(result);
 }
 
@@ -488,6 +764,13 @@ int bound_semtimedop(int set, sembuf* operations, std::size_t count, const times
   Instance* const instance = sharing(__builtin_return_address(0));
   if (instance == nullptr || is_without_wait(operations, count)) return ::semtimedop(set, operations, count, timeout);
   return semaphores_in_turn(*instance, set, operations, count, libc::deadline_in(timeout));
+}
+
+int bound_aio_suspend(const aiocb* const* operations, int count, const timespec* timeout) {
+  Instance* const instance = timeout == nullptr || is_time(*timeout) ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance == nullptr) return ::aio_suspend(operations, count, timeout);
+  return try_in_turn(*instance, libc::deadline_in(timeout), EAGAIN,
+                     [=] { return ::aio_suspend(operations, count, &over); });
 }
 
 ssize_t bound_msgrcv(int queue, void* message, std::size_t bytes, long type, int flags) {
@@ -518,6 +801,16 @@ std::span<const Binding> blocking_bindings() {
       Binding::of("pselect", bound_pselect),
       Binding::of("epoll_wait", bound_epoll_wait),
       Binding::of("epoll_pwait", bound_epoll_pwait),
+      Binding::of("epoll_pwait2", bound_epoll_pwait2),
+      Binding::of("connect", bound_connect),
+      Binding::of("__connect", bound_connect),
+      Binding::of("recvmmsg", bound_recvmmsg),
+      Binding::of("sendmmsg", bound_sendmmsg),
+      Binding::of("__sendmmsg", bound_sendmmsg),
+      Binding::of("mq_receive", bound_mq_receive),
+      Binding::of("mq_timedreceive", bound_mq_timedreceive),
+      Binding::of("mq_send", bound_mq_send),
+      Binding::of("mq_timedsend", bound_mq_timedsend),
       Binding::of("recv", bound_recv),
       Binding::of("__recv_chk", bound_recv_chk),
       Binding::of("recvfrom", bound_recvfrom),
@@ -527,6 +820,8 @@ std::span<const Binding> blocking_bindings() {
       Binding::of("sendmsg", bound_sendmsg),
       Binding::of("accept", Accept<::accept>::call),
       Binding::of("accept4", Accept<::accept4>::call),
+      Binding::of("aio_suspend", bound_aio_suspend),
+      Binding::of("aio_suspend64", bound_aio_suspend),
       Binding::of("semop", bound_semop),
       Binding::of("semtimedop", bound_semtimedop),
       Binding::of("msgrcv", bound_msgrcv),

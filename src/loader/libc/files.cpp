@@ -7,15 +7,6 @@
 // to 1 and 2 goes to its host, which keeps lines whole. What it does to them by dup2 and close it does to its own
 // outlets. Calls that are not here (fcntl, ioctl, poll) see the process's descriptors. An instance cannot close the
 // runtime's descriptors (base/os/descriptor.hpp), nor another instance's.
-//
-// Record locks (fcntl, lockf) and flock. The kernel's record locks belong to the process, so cells would never exclude
-// each other, and a database that two of them open would be spoiled without a word. Here they belong to the instance:
-// it opens each file that it locks once more, and the open-file-description locks of that descriptor exclude other
-// instances and the record locks of other processes alike. A flow that waits for a lock lets other tasks run, because
-// the holder may be on the same thread.
-//
-// Not kept: EDEADLK (a circle of waiting programs waits). F_GETLK tells the process's own number for a lock of another
-// cell.
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -63,6 +54,7 @@
 extern "C" {
 int __vasprintf_chk(char**, int, const char*, va_list);
 ssize_t __read_chk(int, void*, std::size_t, std::size_t);
+ssize_t __pread64_chk(int, void*, std::size_t, off64_t, std::size_t);
 int __open64_2(const char*, int);
 int __openat64_2(int, const char*, int);
 }
@@ -254,9 +246,9 @@ int count_own(Instance& instance) noexcept {
   return instance.libc().descriptors = count;
 }
 
-/// `descriptor`, which a call of `instance` (null: none) has just opened, or -1; fails where the program's own limit
-/// forbids it.
-int opened(Instance* instance, int descriptor) noexcept {
+}  // namespace
+
+int note_new(Instance* instance, int descriptor) noexcept {
   if (instance == nullptr || descriptor < 0) return descriptor;
   note_opened(*instance, descriptor);
   const LibcState& state = instance->libc();
@@ -267,8 +259,6 @@ int opened(Instance* instance, int descriptor) noexcept {
   ::close(descriptor);
   return fail(EMFILE);
 }
-
-}  // namespace
 
 void note_inherited_descriptors() {
   for (const int descriptor : os::open_descriptors()) {
@@ -318,7 +308,7 @@ template <auto native, class... Args>
 struct Opens<native, Function<int, Args...>> {
   static int call(Args... arguments) {
     Instance* const instance = calling(__builtin_return_address(0));
-    return opened(instance, native(arguments...));
+    return note_new(instance, native(arguments...));
   }
 };
 template <auto native>
@@ -339,7 +329,7 @@ int own_open(const char* path, int flags, ...) {
   const mode_t mode = mode_of(arguments);
   va_end(arguments);
   Instance* const instance = calling(__builtin_return_address(0));
-  return opened(instance, ::open64(seen_path(instance, path), flags, mode));
+  return note_new(instance, open_in_turn(instance, AT_FDCWD, seen_path(instance, path), flags, mode));
 }
 
 int own_openat(int folder, const char* path, int flags, ...) {
@@ -348,26 +338,30 @@ int own_openat(int folder, const char* path, int flags, ...) {
   const mode_t mode = mode_of(arguments);
   va_end(arguments);
   Instance* const instance = calling(__builtin_return_address(0));
-  return opened(instance, ::openat64(folder, seen_path(instance, path), flags, mode));
+  return note_new(instance, open_in_turn(instance, folder, seen_path(instance, path), flags, mode));
 }
 
 int own_checked_open(const char* path, int flags) {
   Instance* const instance = calling(__builtin_return_address(0));
-  return opened(instance, __open64_2(seen_path(instance, path), flags));
+  const bool forgets_mode = (flags & (O_CREAT | O_TMPFILE)) != 0;  // libc ends the process
+  return note_new(instance, forgets_mode ? __open64_2(path, flags)
+                                         : open_in_turn(instance, AT_FDCWD, seen_path(instance, path), flags, 0));
 }
 
 int own_checked_openat(int folder, const char* path, int flags) {
   Instance* const instance = calling(__builtin_return_address(0));
-  return opened(instance, __openat64_2(folder, seen_path(instance, path), flags));
+  const bool forgets_mode = (flags & (O_CREAT | O_TMPFILE)) != 0;
+  return note_new(instance, forgets_mode ? __openat64_2(folder, path, flags)
+                                         : open_in_turn(instance, folder, seen_path(instance, path), flags, 0));
 }
 
 int note_pair(Instance& instance, int result, const int* pair) {
   if (result != 0) return result;
-  if (opened(&instance, pair[0]) < 0) {
+  if (note_new(&instance, pair[0]) < 0) {
     ::close(pair[1]);
     return -1;
   }
-  if (opened(&instance, pair[1]) >= 0) return 0;
+  if (note_new(&instance, pair[1]) >= 0) return 0;
   note_closed(instance, pair[0]);
   ::close(pair[0]);
   return fail(EMFILE);
@@ -381,7 +375,7 @@ int own_socketpair(Instance& instance, int domain, int type, int protocol, int* 
 
 DIR* own_opendir(Instance& instance, const char* path) {
   DIR* const folder = ::opendir(path);
-  return folder == nullptr || opened(&instance, ::dirfd(folder)) >= 0 ? folder : nullptr;
+  return folder == nullptr || note_new(&instance, ::dirfd(folder)) >= 0 ? folder : nullptr;
 }
 
 int own_closedir(Instance& instance, DIR* folder) {
@@ -446,6 +440,27 @@ Outlet* outlet_at(const void* caller, int descriptor) {
   return instance == nullptr ? nullptr : &outlet_of(*instance, descriptor);
 }
 
+// The process's descriptor behind an outlet that leads to the host.
+int process_descriptor(const Outlet& outlet) {
+  return outlet.cell_stream == Stream::in ? outlet.instance->services().input() : static_cast<int>(outlet.cell_stream);
+}
+
+// The process's descriptor that `descriptor` of the caller stands for.
+int translated(const void* caller, int descriptor) {
+  const Outlet* outlet = outlet_at(caller, descriptor);
+  if (outlet == nullptr) return descriptor;
+  return outlet->leads == Outlet::Leads::to_cell ? process_descriptor(*outlet) : outlet->descriptor.get();
+}
+
+// The same for questions: an empty file answers for the input of a cell that has none.
+int asked(const void* caller, int descriptor) {
+  static const os::GuardedFd empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Outlet* outlet = outlet_at(caller, descriptor);
+  if (outlet == nullptr) return descriptor;
+  const int known = translated(caller, descriptor);
+  return known < 0 && outlet->leads == Outlet::Leads::to_cell ? empty.get() : known;
+}
+
 ssize_t own_write(int descriptor, const void* bytes, std::size_t count) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
   if (outlet == nullptr) return write_in_turn(__builtin_return_address(0), descriptor, bytes, count);
@@ -455,7 +470,7 @@ ssize_t own_write(int descriptor, const void* bytes, std::size_t count) {
 ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
   if (outlet == nullptr) {
-    return await_stream(__builtin_return_address(0), descriptor, POLLOUT) ? ::writev(descriptor, pieces, count) : -1;
+    return writev_in_turn(__builtin_return_address(0), descriptor, pieces, count);
   }
   if (outlet->leads == Outlet::Leads::to_file) return ::writev(outlet->descriptor.get(), pieces, count);
   std::string whole;
@@ -463,13 +478,19 @@ ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
   return write_outlet(*outlet, whole.data(), whole.size());
 }
 
-ssize_t own_pwrite(int descriptor, const void* bytes, std::size_t count, off64_t position) {
-  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  if (outlet == nullptr) return ::pwrite64(descriptor, bytes, count, position);
-  if (outlet->leads == Outlet::Leads::to_file) return ::pwrite64(outlet->descriptor.get(), bytes, count, position);
-  errno = ESPIPE;
-  return -1;
-}
+/// pread(), pwritev() and their kin: what they are done on has a position, which the host's output has not.
+template <auto native, class Type = decltype(plain(native))>
+struct AtPosition;
+template <auto native, class... Args>
+struct AtPosition<native, Function<ssize_t, int, Args...>> {
+  static ssize_t call(int descriptor, Args... args) {
+    const void* const caller = __builtin_return_address(0);
+    const Outlet* const outlet = outlet_at(caller, descriptor);
+    if (outlet != nullptr && outlet->leads == Outlet::Leads::to_cell && outlet->cell_stream != Stream::in)
+      return fail(ESPIPE);
+    return native(asked(caller, descriptor), args...);
+  }
+};
 
 ssize_t read_in_turn(Outlet& outlet, void* bytes, std::size_t count) {
   if (sharing_flow(*outlet.instance) != nullptr && !await_outlet(outlet)) return -1;
@@ -489,6 +510,16 @@ ssize_t own_read_chk(int descriptor, void* bytes, std::size_t count, std::size_t
   if (count > room || (outlet == nullptr && await_stream(__builtin_return_address(0), descriptor, POLLIN)))
     return __read_chk(descriptor, bytes, count, room);
   return outlet != nullptr ? read_in_turn(*outlet, bytes, count) : -1;
+}
+
+ssize_t own_readv(int descriptor, const iovec* pieces, int count) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  if (outlet == nullptr)
+    return await_stream(__builtin_return_address(0), descriptor, POLLIN) ? ::readv(descriptor, pieces, count) : -1;
+  for (int i = 0; i < count; ++i) {  // one read gives no more than there is
+    if (pieces[i].iov_len != 0) return read_in_turn(*outlet, pieces[i].iov_base, pieces[i].iov_len);
+  }
+  return 0;
 }
 
 // `level` < 0: unchecked.
@@ -513,11 +544,6 @@ bool same_file(int one, int other) {
   struct stat64 b {};
   return other >= 0 && ::fstat64(one, &a) == 0 && ::fstat64(other, &b) == 0 && a.st_dev == b.st_dev &&
          a.st_ino == b.st_ino && a.st_rdev == b.st_rdev;
-}
-
-// The process's descriptor behind an outlet that leads to the host.
-int process_descriptor(const Outlet& outlet) {
-  return outlet.cell_stream == Stream::in ? outlet.instance->services().input() : static_cast<int>(outlet.cell_stream);
 }
 
 // dup2() with an outlet as the new descriptor.
@@ -547,13 +573,6 @@ int redirect_to(Instance& instance, int from, int number) {
   return number;
 }
 
-// The process's descriptor that `descriptor` of the caller stands for.
-int translated(const void* caller, int descriptor) {
-  const Outlet* outlet = outlet_at(caller, descriptor);
-  if (outlet == nullptr) return descriptor;
-  return outlet->leads == Outlet::Leads::to_cell ? process_descriptor(*outlet) : outlet->descriptor.get();
-}
-
 // The runtime needs descriptor `to`, whose place `from` is to take.
 bool is_taken(const void* caller, const char* call, int from, int to) {
   if (from == to) return false;
@@ -568,15 +587,6 @@ bool is_taken(const void* caller, const char* call, int from, int to) {
 }
 
 // --- what they are
-
-// The same for questions: an empty file answers for the input of a cell that has none.
-int asked(const void* caller, int descriptor) {
-  static const os::GuardedFd empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const Outlet* outlet = outlet_at(caller, descriptor);
-  if (outlet == nullptr) return descriptor;
-  const int known = translated(caller, descriptor);
-  return known < 0 && outlet->leads == Outlet::Leads::to_cell ? empty.get() : known;
-}
 
 off64_t own_lseek(int descriptor, off64_t offset, int whence) {
   return ::lseek64(asked(__builtin_return_address(0), descriptor), offset, whence);
@@ -603,25 +613,27 @@ ssize_t own_copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_
 ssize_t own_splice(int from, off64_t* from_offset, int to, off64_t* to_offset, std::size_t count, unsigned flags) {
   const void* caller = __builtin_return_address(0);
   if (outlet_at(caller, from) != nullptr || outlet_at(caller, to) != nullptr) return fail(EINVAL);
+  if (!await_stream(caller, from, POLLIN) || !await_stream(caller, to, POLLOUT)) return -1;
   return ::splice(from, from_offset, to, to_offset, count, flags);
 }
 
 ssize_t own_sendfile(int to, int from, off64_t* offset, std::size_t count) {
   const void* caller = __builtin_return_address(0);
   if (outlet_at(caller, from) != nullptr || outlet_at(caller, to) != nullptr) return fail(EINVAL);
+  if (!await_stream(caller, to, POLLOUT)) return -1;
   return ::sendfile64(to, from, offset, count);
 }
 
 int own_dup(int descriptor) {
   const void* caller = __builtin_return_address(0);
-  return opened(calling(caller), ::dup(translated(caller, descriptor)));
+  return note_new(calling(caller), ::dup(translated(caller, descriptor)));
 }
 
 int own_dup2(int from, int to) {
   const void* caller = __builtin_return_address(0);
   if (is_taken(caller, "dup2", from, to)) return fail(EBADF);
   Instance* instance = is_standard(to) ? calling(caller) : nullptr;
-  return instance == nullptr ? opened(calling(caller), ::dup2(translated(caller, from), to))
+  return instance == nullptr ? note_new(calling(caller), ::dup2(translated(caller, from), to))
                              : redirect_to(*instance, from, to);
 }
 
@@ -629,7 +641,7 @@ int own_dup3(int from, int to, int flags) {
   const void* caller = __builtin_return_address(0);
   if (is_taken(caller, "dup3", from, to)) return fail(EBADF);
   Instance* instance = is_standard(to) && from != to ? calling(caller) : nullptr;
-  return instance == nullptr ? opened(calling(caller), ::dup3(translated(caller, from), to, flags))
+  return instance == nullptr ? note_new(calling(caller), ::dup3(translated(caller, from), to, flags))
                              : redirect_to(*instance, from, to);
 }
 
@@ -685,8 +697,21 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("write", &own_write),
       Binding::of("__write", &own_write),
       Binding::of("writev", &own_writev),
-      Binding::of("pwrite", &own_pwrite),
-      Binding::of("pwrite64", &own_pwrite),
+      Binding::of("pwrite", &AtPosition<::pwrite64>::call),
+      Binding::of("pwrite64", &AtPosition<::pwrite64>::call),
+      Binding::of("pwritev", &AtPosition<::pwritev64>::call),
+      Binding::of("pwritev64", &AtPosition<::pwritev64>::call),
+      Binding::of("pwritev2", &AtPosition<::pwritev64v2>::call),
+      Binding::of("pwritev64v2", &AtPosition<::pwritev64v2>::call),
+      Binding::of("pread", &AtPosition<::pread64>::call),
+      Binding::of("pread64", &AtPosition<::pread64>::call),
+      Binding::of("__pread_chk", &AtPosition<__pread64_chk>::call),
+      Binding::of("__pread64_chk", &AtPosition<__pread64_chk>::call),
+      Binding::of("preadv", &AtPosition<::preadv64>::call),
+      Binding::of("preadv64", &AtPosition<::preadv64>::call),
+      Binding::of("preadv2", &AtPosition<::preadv64v2>::call),
+      Binding::of("preadv64v2", &AtPosition<::preadv64v2>::call),
+      Binding::of("readv", &own_readv),
       Binding::of("read", &own_read),
       Binding::of("__read", &own_read),
       Binding::of("__read_chk", &own_read_chk),
@@ -713,168 +738,6 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("__close", &own_close),
       bound<::close_range, own_close_range>("close_range"),
       bound<::closefrom, own_closefrom>("closefrom"),
-  };
-  return table;
-}
-
-// ---------------------------------------------------------------- locks
-
-/// The files an instance has locked records of.
-struct RecordLocks {
-  struct File {
-    dev_t device;
-    ino_t inode;
-    os::GuardedFd holder;  // opened for this alone: its locks are the instance's
-  };
-
-  std::mutex mutex;  // threads of the program may lock at once
-  std::vector<File> files;
-};
-
-namespace {
-
-using std::chrono::microseconds;
-
-constexpr microseconds first_pause{20};
-constexpr microseconds longest_pause{2000};
-
-/// Calls `attempt` until it ends with something else than "another has it". Returns its result, errno set. Switches
-/// tasks: between attempts.
-template <class Attempt>
-int wait_for(Instance& instance, const Attempt& attempt) {
-  for (microseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
-    const int result = attempt();
-    if (result == 0) return 0;
-    const int error = errno_now();
-    if (error != EAGAIN && error != EACCES) return failed(error);
-    instance.services().sleep(pause);
-  }
-}
-
-std::vector<RecordLocks::File>::iterator find_file(RecordLocks& locks, const struct stat& status) {
-  return std::ranges::find_if(locks.files, [&](const RecordLocks::File& file) {
-    return file.device == status.st_dev && file.inode == status.st_ino;
-  });
-}
-
-/// The descriptor that holds the instance's locks on the file of `descriptor`; -1, errno set, when it cannot be had.
-int holder_of(Instance& instance, int descriptor, const struct stat& status) {
-  RecordLocks& locks = shared_part(instance.libc().locks);
-  const std::lock_guard lock(locks.mutex);
-  if (const auto known = find_file(locks, status); known != locks.files.end()) return known->holder.get();
-  const std::string path = fmt::format("/proc/self/fd/{}", descriptor);
-  os::UniqueFd holder;
-  // Reading and writing, for locks of both kinds; what the program may not do, it cannot lock for either.
-  for (const int mode : {O_RDWR, O_WRONLY, O_RDONLY}) {
-    holder.reset(::open(path.c_str(), mode | O_CLOEXEC | O_NOCTTY));
-    if (holder) break;
-  }
-  if (holder && holder.get() <= STDERR_FILENO)  // those numbers have a meaning
-    holder = os::UniqueFd(::fcntl(holder.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  if (!holder) return -1;
-  locks.files.push_back({status.st_dev, status.st_ino, os::GuardedFd(std::move(holder))});
-  return locks.files.back().holder.get();
-}
-
-/// What fcntl() does for F_SETLK, F_SETLKW and F_GETLK.
-int lock_record(Instance& instance, int descriptor, int command, struct flock& asked) {
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0) return -1;
-  if (!S_ISREG(status.st_mode)) return ::fcntl(descriptor, command, &asked);
-  const int mode = ::fcntl(descriptor, F_GETFL) & O_ACCMODE;
-  if (command != F_GETLK &&
-      ((asked.l_type == F_RDLCK && mode == O_WRONLY) || (asked.l_type == F_WRLCK && mode == O_RDONLY)))
-    return failed(EBADF);
-  struct flock record = asked;
-  record.l_pid = 0;
-  if (record.l_whence == SEEK_CUR) {  // the holder has a position of its own
-    const off_t position = ::lseek(descriptor, 0, SEEK_CUR);
-    if (position < 0) return -1;
-    record.l_start += position;
-    record.l_whence = SEEK_SET;
-  }
-  const int holder = holder_of(instance, descriptor, status);
-  if (holder < 0) return failed(ENOLCK);
-  if (command == F_SETLK) return ::fcntl(holder, F_OFD_SETLK, &record);
-  if (command == F_SETLKW) return wait_for(instance, [&] { return ::fcntl(holder, F_OFD_SETLK, &record); });
-  if (::fcntl(holder, F_OFD_GETLK, &record) != 0) return -1;
-  if (record.l_type == F_UNLCK) {
-    asked.l_type = F_UNLCK;
-    return 0;
-  }
-  asked = record;
-  if (asked.l_pid < 0) asked.l_pid = ::getpid();
-  return 0;
-}
-
-int own_fcntl(int descriptor, int command, ...) {
-  va_list arguments;
-  va_start(arguments, command);
-  void* const argument = va_arg(arguments, void*);  // libc reads it so for every command
-  va_end(arguments);
-  Instance* instance = calling(__builtin_return_address(0));
-  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return opened(instance, ::fcntl(descriptor, command, argument));
-  if (command != F_SETLK && command != F_SETLKW && command != F_GETLK) return ::fcntl(descriptor, command, argument);
-  if (instance == nullptr || argument == nullptr) return ::fcntl(descriptor, command, argument);
-  return lock_record(*instance, descriptor, command, *static_cast<struct flock*>(argument));
-}
-
-int own_lockf(Instance& instance, int descriptor, int command, off_t length) {
-  struct flock record {};
-  record.l_type = command == F_ULOCK ? F_UNLCK : F_WRLCK;
-  record.l_whence = SEEK_CUR;
-  record.l_len = length;
-  switch (command) {
-    case F_TEST:
-      record.l_type = F_RDLCK;  // as libc does: a lock that others may read beside is none
-      if (lock_record(instance, descriptor, F_GETLK, record) != 0) return -1;
-      return record.l_type == F_UNLCK ? 0 : failed(EACCES);
-    case F_ULOCK:
-    case F_TLOCK:
-      return lock_record(instance, descriptor, F_SETLK, record);
-    case F_LOCK:
-      return lock_record(instance, descriptor, F_SETLKW, record);
-    default:
-      return failed(EINVAL);
-  }
-}
-
-/// libc declares flock nothrow, so what stops the machine must not come out of it: the program is left by a jump.
-int wait_for_flock(Instance& instance, int descriptor, int operation) noexcept {
-  try {
-    return wait_for(instance, [&] { return ::flock(descriptor, operation | LOCK_NB); });
-  } catch (...) {
-  }
-  instance.leave(0, false);
-}
-
-// These locks belong to the open file, which is the instance's as it is; only waiting is not libc's.
-int own_flock(int descriptor, int operation) {
-  Instance* instance = calling(__builtin_return_address(0));
-  const bool waits = (operation & LOCK_NB) == 0 && (operation & (LOCK_SH | LOCK_EX)) != 0;
-  return instance == nullptr || !waits ? ::flock(descriptor, operation)
-                                       : wait_for_flock(*instance, descriptor, operation);
-}
-
-}  // namespace
-
-void give_up_record_locks(Instance& instance, int descriptor) noexcept {
-  if (instance.libc().locks.part == nullptr) return;
-  const int error = errno;
-  RecordLocks& locks = *instance.libc().locks.part;
-  struct stat status {};
-  if (::fstat(descriptor, &status) == 0) {
-    const std::lock_guard lock(locks.mutex);
-    if (const auto file = find_file(locks, status); file != locks.files.end() && file->holder.get() != descriptor)
-      locks.files.erase(file);
-  }
-  errno = error;
-}
-
-std::span<const Binding> record_locks_bindings() {
-  static const std::array table{
-      Binding::of("fcntl", &own_fcntl),   Binding::of("fcntl64", &own_fcntl),   Binding::of("__fcntl", &own_fcntl),
-      bound<::lockf, own_lockf>("lockf"), bound<::lockf, own_lockf>("lockf64"), Binding::of("flock", &own_flock),
   };
   return table;
 }

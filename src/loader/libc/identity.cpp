@@ -11,6 +11,7 @@
 #include "loader/libc/identity.hpp"
 
 #include <fmt/format.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/auxv.h>
@@ -40,6 +41,7 @@
 #include "loader/libc/end.hpp"
 #include "loader/libc/signals.hpp"
 #include "loader/libc/state.hpp"
+#include "loader/libc/waiting.hpp"
 
 extern "C" {
 ssize_t __readlink_chk(const char*, char*, std::size_t, std::size_t);
@@ -247,6 +249,10 @@ long own_syscall(long number, ...) {
         return signal_thread(*instance, pid_of(*instance), static_cast<pid_t>(words[0]), static_cast<int>(words[1]));
       case SYS_kill:
         return signal_process(*instance, static_cast<pid_t>(words[0]), static_cast<int>(words[1]), SI_USER);
+      case SYS_futex:
+        if (const long operation = words[1] & FUTEX_CMD_MASK; operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET)
+          if (Instance* const waiter = sharing_flow(*instance)) return futex_in_turn(*waiter, words.data());
+        break;
       default:
         break;
     }

@@ -88,7 +88,7 @@ struct TimerState;      // timers.cpp
 struct ProcessPrivate;  // process.cpp: popen's
 struct HeapAccount;     // heap.cpp
 struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
-struct RecordLocks;     // files.cpp
+struct RecordLocks;     // record_locks.cpp
 struct Keys;            // keys.cpp: of thread-specific data
 struct PoolThreads;     // threads.cpp: those that libraries keep
 struct Identity;        // identity.cpp: the pid

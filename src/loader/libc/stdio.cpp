@@ -29,6 +29,7 @@
 #include "loader/libc/caller.hpp"
 #include "loader/libc/identity.hpp"
 #include "loader/libc/streams.hpp"
+#include "loader/libc/waiting.hpp"
 
 extern "C" {
 // libc's, declared by no header, or under another name when compiled as C++.
@@ -74,6 +75,17 @@ int own_putchar_unlocked(int character) {
 
 // --- files
 
+/// fopen(); a FIFO's other end may be another cell's to open.
+std::FILE* fopen_in_turn(Instance& instance, const char* path, const char* mode) {
+  const int access = std::strchr(mode, '+') != nullptr ? O_RDWR : *mode == 'r' ? O_RDONLY : O_WRONLY;
+  const int flags = std::strchr(mode, 'e') != nullptr ? access | O_CLOEXEC : access;
+  if (!is_awaited_fifo(instance, AT_FDCWD, path, flags)) return ::fopen64(path, mode);
+  const int descriptor = open_in_turn(&instance, AT_FDCWD, path, flags, 0);
+  std::FILE* const file = descriptor >= 0 ? ::fdopen(descriptor, mode) : nullptr;
+  if (file == nullptr && descriptor >= 0) ::close(descriptor);
+  return file;
+}
+
 // fopen("/dev/stdout") and the like mean the instance's, so that lines stay whole.
 Outlet* named_outlet(Instance& instance, const char* path) {
   constexpr std::array<std::array<const char*, 3>, 3> names{{
@@ -91,7 +103,9 @@ Outlet* named_outlet(Instance& instance, const char* path) {
 
 std::FILE* own_fopen(Instance& instance, const char* path, const char* mode) {
   if (Outlet* outlet = named_outlet(instance, path)) return open_outlet(*outlet, mode);
-  return track(instance, ::fopen64(names_own_file(instance, path) ? instance.program().path().c_str() : path, mode));
+  return track(
+      instance,
+      fopen_in_turn(instance, names_own_file(instance, path) ? instance.program().path().c_str() : path, mode));
 }
 
 std::FILE* own_fdopen(Instance& instance, int descriptor, const char* mode) {
@@ -162,7 +176,7 @@ std::FILE* reopen_standard(Outlet& outlet, const char* path, const char* mode) {
   std::fflush(outlet.file);
   __fpurge(outlet.file);
   std::clearerr(outlet.file);
-  std::FILE* opened = ::fopen64(path, mode);  // knows the modes
+  std::FILE* opened = fopen_in_turn(*outlet.instance, path, mode);  // knows the modes
   os::GuardedFd descriptor(opened != nullptr ? ::fcntl(fileno(opened), F_DUPFD_CLOEXEC, 3) : -1);
   const int error = errno;
   if (opened != nullptr) std::fclose(opened);

@@ -144,6 +144,10 @@ bool put_wide(std::FILE* file, const wchar_t* text, std::size_t count);
 /// Call from: a flow of the instance.
 void give_up_record_locks(Instance& instance, int descriptor) noexcept;
 
+/// `descriptor`, which a call of `instance` (null: none) has just opened, or -1; fails where the program's own limit
+/// forbids it.
+int note_new(Instance* instance, int descriptor) noexcept;
+
 /// A call of the instance has opened `descriptor`, or is about to close it. Keep errno. Call from: a flow of the
 /// instance.
 void note_opened(Instance& instance, int descriptor) noexcept;

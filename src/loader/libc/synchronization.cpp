@@ -179,6 +179,15 @@ int bound_mtx_lock(mtx_t* mutex) {
   return result == 0 ? thrd_success : thrd_error;
 }
 
+int bound_mtx_timedlock(mtx_t* mutex, const timespec* time) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  Deadline deadline;
+  if (instance == nullptr || find_deadline(CLOCK_REALTIME, time, deadline) != 0) return ::mtx_timedlock(mutex, time);
+  auto* const native = reinterpret_cast<pthread_mutex_t*>(mutex);
+  const int error = lock_in_turn(*instance, deadline, [=] { return ::pthread_mutex_trylock(native); });
+  return error == 0 ? thrd_success : error == ETIMEDOUT ? thrd_timedout : thrd_error;
+}
+
 // ---------------------------------------------------------------- condition variables
 
 /// The last condition that the flow has waited for: a program that finds it unmet comes back at once.
@@ -228,6 +237,17 @@ int bound_cnd_wait(cnd_t* condition, mtx_t* mutex) {
   const int error = wait_for_condition(__builtin_return_address(0), reinterpret_cast<pthread_cond_t*>(condition),
                                        reinterpret_cast<pthread_mutex_t*>(mutex));
   return error == 0 ? thrd_success : thrd_error;
+}
+
+int bound_cnd_timedwait(cnd_t* condition, mtx_t* mutex, const timespec* time) {
+  const void* const caller = __builtin_return_address(0);
+  Instance* const instance = sharing(caller);
+  Deadline deadline;
+  if (instance == nullptr || find_deadline(CLOCK_REALTIME, time, deadline) != 0)
+    return ::cnd_timedwait(condition, mutex, time);
+  const int error = condition_in_turn(caller, *instance, reinterpret_cast<pthread_cond_t*>(condition),
+                                      reinterpret_cast<pthread_mutex_t*>(mutex), deadline);
+  return error == 0 ? thrd_success : error == ETIMEDOUT ? thrd_timedout : thrd_error;
 }
 
 /// The clock of its timed waits (glibc: bit 1 of the field that has the number of references).
@@ -283,6 +303,21 @@ int lock_in_time(const void* caller, pthread_rwlock_t* lock, const timespec* tim
   return lock_in_turn(*instance, deadline, [=] { return attempt(lock); });
 }
 
+int lock_by_clock(const void* caller, pthread_rwlock_t* lock, clockid_t clock, const timespec* time, bool writes) {
+  Instance* const instance = sharing(caller);
+  Deadline deadline;
+  if (instance == nullptr || find_deadline(clock, time, deadline) != 0)
+    return writes ? ::pthread_rwlock_clockwrlock(lock, clock, time) : ::pthread_rwlock_clockrdlock(lock, clock, time);
+  return lock_in_turn(*instance, deadline,
+                      [=] { return writes ? ::pthread_rwlock_trywrlock(lock) : ::pthread_rwlock_tryrdlock(lock); });
+}
+int bound_clockrdlock(pthread_rwlock_t* lock, clockid_t clock, const timespec* time) {
+  return lock_by_clock(__builtin_return_address(0), lock, clock, time, false);
+}
+int bound_clockwrlock(pthread_rwlock_t* lock, clockid_t clock, const timespec* time) {
+  return lock_by_clock(__builtin_return_address(0), lock, clock, time, true);
+}
+
 int bound_timedrdlock(pthread_rwlock_t* lock, const timespec* time) {
   return lock_in_time<::pthread_rwlock_timedrdlock, ::pthread_rwlock_tryrdlock>(__builtin_return_address(0), lock,
                                                                                 time);
@@ -331,6 +366,30 @@ int bound_join(pthread_t thread, void** result) {
   return lock_in_turn(*instance, std::nullopt, [=] { return ::pthread_tryjoin_np(thread, result); });
 }
 
+int join_in_time(const void* caller, pthread_t thread, void** result, clockid_t clock, const timespec* time) {
+  Instance* const instance = pthread_equal(thread, pthread_self()) == 0 ? sharing(caller) : nullptr;
+  Deadline deadline;
+  if (instance == nullptr || find_deadline(clock, time, deadline) != 0)
+    return ::pthread_clockjoin_np(thread, result, clock, time);
+  return lock_in_turn(*instance, deadline, [=] { return ::pthread_tryjoin_np(thread, result); });
+}
+int bound_timedjoin(pthread_t thread, void** result, const timespec* time) {
+  return join_in_time(__builtin_return_address(0), thread, result, CLOCK_REALTIME, time);
+}
+int bound_clockjoin(pthread_t thread, void** result, clockid_t clock, const timespec* time) {
+  return join_in_time(__builtin_return_address(0), thread, result, clock, time);
+}
+
+int bound_thrd_join(thrd_t thread, int* result) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr || pthread_equal(thread, pthread_self()) != 0) return ::thrd_join(thread, result);
+  void* ended = nullptr;
+  if (lock_in_turn(*instance, std::nullopt, [&] { return ::pthread_tryjoin_np(thread, &ended); }) != 0)
+    return thrd_error;
+  if (result != nullptr) *result = static_cast<int>(reinterpret_cast<std::intptr_t>(ended));
+  return thrd_success;
+}
+
 }  // namespace
 
 std::span<const Binding> synchronization_bindings() {
@@ -344,17 +403,24 @@ std::span<const Binding> synchronization_bindings() {
       Binding::of("pthread_mutex_timedlock", bound_mutex_timedlock),
       Binding::of("pthread_mutex_clocklock", bound_mutex_clocklock),
       Binding::of("mtx_lock", bound_mtx_lock),
+      Binding::of("mtx_timedlock", bound_mtx_timedlock),
       Binding::of("pthread_cond_wait", bound_cond_wait),
       Binding::of("pthread_cond_timedwait", bound_cond_timedwait),
       Binding::of("pthread_cond_clockwait", bound_cond_clockwait),
       Binding::of("cnd_wait", bound_cnd_wait),
+      Binding::of("cnd_timedwait", bound_cnd_timedwait),
       Binding::of("pthread_rwlock_rdlock", bound_rdlock),
       Binding::of("pthread_rwlock_wrlock", bound_wrlock),
       Binding::of("pthread_rwlock_timedrdlock", bound_timedrdlock),
       Binding::of("pthread_rwlock_timedwrlock", bound_timedwrlock),
+      Binding::of("pthread_rwlock_clockrdlock", bound_clockrdlock),
+      Binding::of("pthread_rwlock_clockwrlock", bound_clockwrlock),
       Binding::of("pthread_spin_lock", bound_spin_lock),
       Binding::of("pthread_barrier_wait", bound_barrier_wait),
       Binding::of("pthread_join", bound_join),
+      Binding::of("pthread_timedjoin_np", bound_timedjoin),
+      Binding::of("pthread_clockjoin_np", bound_clockjoin),
+      Binding::of("thrd_join", bound_thrd_join),
   };
   return table;
 }

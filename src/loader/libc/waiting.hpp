@@ -5,6 +5,9 @@
 // Where the caller has its thread for itself, it blocks as ever.
 #pragma once
 
+#include <sys/types.h>
+#include <sys/uio.h>
+
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -85,7 +88,15 @@ Waited wait_in_turn(Instance& instance, std::optional<WaitClock::time_point> dea
 bool await_descriptor(Instance& instance, int descriptor, short events) noexcept;
 /// The same for read() and writev() of any descriptor; files never block. `caller`: as calling() takes it.
 bool await_stream(const void* caller, int descriptor, short events) noexcept;
+/// Opening this would wait for the other end of a FIFO, which must not block the thread.
+bool is_awaited_fifo(Instance& instance, int folder, const char* path, int flags) noexcept;
+/// openat() of `instance`; null: of none.
+int open_in_turn(Instance* instance, int folder, const char* path, int flags, mode_t mode) noexcept;
+/// syscall(SYS_futex, words...) that waits, of an instance that must not block its thread. Wakes for no reason, too, as
+/// that call may.
+long futex_in_turn(Instance& instance, const long* words) noexcept;
 /// write(), part by part, for the rest may need a reader that this thread carries.
 ssize_t write_in_turn(const void* caller, int descriptor, const void* bytes, std::size_t count);
+ssize_t writev_in_turn(const void* caller, int descriptor, const iovec* pieces, int count);
 
 }  // namespace aplib::loader::libc

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+// Record locks (fcntl, lockf) and flock. The kernel's record locks belong to the process, so cells would never exclude
+// each other, and a database that two of them open would be spoiled without a word. Here they belong to the instance:
+// it opens each file that it locks once more, and the open-file-description locks of that descriptor exclude other
+// instances and the record locks of other processes alike. A flow that waits for a lock lets other tasks run, because
+// the holder may be on the same thread.
+//
+// Not kept: EDEADLK (a circle of waiting programs waits). F_GETLK tells the process's own number for a lock of another
+// cell.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdarg>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/os/descriptor.hpp"
+#include "loader/libc/bindings.hpp"
+#include "loader/libc/caller.hpp"
+#include "loader/libc/state.hpp"
+#include "loader/libc/streams.hpp"
+
+namespace aplib::loader::libc {
+
+/// The files an instance has locked records of.
+struct RecordLocks {
+  struct File {
+    dev_t device;
+    ino_t inode;
+    os::GuardedFd holder;  // opened for this alone: its locks are the instance's
+  };
+
+  std::mutex mutex;  // threads of the program may lock at once
+  std::vector<File> files;
+};
+
+namespace {
+
+using std::chrono::microseconds;
+
+constexpr microseconds first_pause{20};
+constexpr microseconds longest_pause{2000};
+
+/// Calls `attempt` until it ends with something else than "another has it". Returns its result, errno set. Switches
+/// tasks: between attempts.
+template <class Attempt>
+int wait_for(Instance& instance, const Attempt& attempt) {
+  for (microseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
+    const int result = attempt();
+    if (result == 0) return 0;
+    const int error = errno_now();
+    if (error != EAGAIN && error != EACCES) return failed(error);
+    instance.services().sleep(pause);
+  }
+}
+
+std::vector<RecordLocks::File>::iterator find_file(RecordLocks& locks, const struct stat& status) {
+  return std::ranges::find_if(locks.files, [&](const RecordLocks::File& file) {
+    return file.device == status.st_dev && file.inode == status.st_ino;
+  });
+}
+
+/// The descriptor that holds the instance's locks on the file of `descriptor`; -1, errno set, when it cannot be had.
+int holder_of(Instance& instance, int descriptor, const struct stat& status) {
+  RecordLocks& locks = shared_part(instance.libc().locks);
+  const std::lock_guard lock(locks.mutex);
+  if (const auto known = find_file(locks, status); known != locks.files.end()) return known->holder.get();
+  const std::string path = fmt::format("/proc/self/fd/{}", descriptor);
+  os::UniqueFd holder;
+  // Reading and writing, for locks of both kinds; what the program may not do, it cannot lock for either.
+  for (const int mode : {O_RDWR, O_WRONLY, O_RDONLY}) {
+    holder.reset(::open(path.c_str(), mode | O_CLOEXEC | O_NOCTTY));
+    if (holder) break;
+  }
+  if (holder && holder.get() <= STDERR_FILENO)  // those numbers have a meaning
+    holder = os::UniqueFd(::fcntl(holder.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (!holder) return -1;
+  locks.files.push_back({status.st_dev, status.st_ino, os::GuardedFd(std::move(holder))});
+  return locks.files.back().holder.get();
+}
+
+/// What fcntl() does for F_SETLK, F_SETLKW and F_GETLK.
+int lock_record(Instance& instance, int descriptor, int command, struct flock& asked) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return -1;
+  if (!S_ISREG(status.st_mode)) return ::fcntl(descriptor, command, &asked);
+  const int mode = ::fcntl(descriptor, F_GETFL) & O_ACCMODE;
+  if (command != F_GETLK &&
+      ((asked.l_type == F_RDLCK && mode == O_WRONLY) || (asked.l_type == F_WRLCK && mode == O_RDONLY)))
+    return failed(EBADF);
+  struct flock record = asked;
+  record.l_pid = 0;
+  if (record.l_whence == SEEK_CUR) {  // the holder has a position of its own
+    const off_t position = ::lseek(descriptor, 0, SEEK_CUR);
+    if (position < 0) return -1;
+    record.l_start += position;
+    record.l_whence = SEEK_SET;
+  }
+  const int holder = holder_of(instance, descriptor, status);
+  if (holder < 0) return failed(ENOLCK);
+  if (command == F_SETLK) return ::fcntl(holder, F_OFD_SETLK, &record);
+  if (command == F_SETLKW) return wait_for(instance, [&] { return ::fcntl(holder, F_OFD_SETLK, &record); });
+  if (::fcntl(holder, F_OFD_GETLK, &record) != 0) return -1;
+  if (record.l_type == F_UNLCK) {
+    asked.l_type = F_UNLCK;
+    return 0;
+  }
+  asked = record;
+  if (asked.l_pid < 0) asked.l_pid = ::getpid();
+  return 0;
+}
+
+int own_fcntl(int descriptor, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);  // libc reads it so for every command
+  va_end(arguments);
+  Instance* instance = calling(__builtin_return_address(0));
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
+    return note_new(instance, ::fcntl(descriptor, command, argument));
+  if (command != F_SETLK && command != F_SETLKW && command != F_GETLK) return ::fcntl(descriptor, command, argument);
+  if (instance == nullptr || argument == nullptr) return ::fcntl(descriptor, command, argument);
+  return lock_record(*instance, descriptor, command, *static_cast<struct flock*>(argument));
+}
+
+int own_lockf(Instance& instance, int descriptor, int command, off_t length) {
+  struct flock record {};
+  record.l_type = command == F_ULOCK ? F_UNLCK : F_WRLCK;
+  record.l_whence = SEEK_CUR;
+  record.l_len = length;
+  switch (command) {
+    case F_TEST:
+      record.l_type = F_RDLCK;  // as libc does: a lock that others may read beside is none
+      if (lock_record(instance, descriptor, F_GETLK, record) != 0) return -1;
+      return record.l_type == F_UNLCK ? 0 : failed(EACCES);
+    case F_ULOCK:
+    case F_TLOCK:
+      return lock_record(instance, descriptor, F_SETLK, record);
+    case F_LOCK:
+      return lock_record(instance, descriptor, F_SETLKW, record);
+    default:
+      return failed(EINVAL);
+  }
+}
+
+/// libc declares flock nothrow, so what stops the machine must not come out of it: the program is left by a jump.
+int wait_for_flock(Instance& instance, int descriptor, int operation) noexcept {
+  try {
+    return wait_for(instance, [&] { return ::flock(descriptor, operation | LOCK_NB); });
+  } catch (...) {
+  }
+  instance.leave(0, false);
+}
+
+// These locks belong to the open file, which is the instance's as it is; only waiting is not libc's.
+int own_flock(int descriptor, int operation) {
+  Instance* instance = calling(__builtin_return_address(0));
+  const bool waits = (operation & LOCK_NB) == 0 && (operation & (LOCK_SH | LOCK_EX)) != 0;
+  return instance == nullptr || !waits ? ::flock(descriptor, operation)
+                                       : wait_for_flock(*instance, descriptor, operation);
+}
+
+}  // namespace
+
+void give_up_record_locks(Instance& instance, int descriptor) noexcept {
+  if (instance.libc().locks.part == nullptr) return;
+  const int error = errno;
+  RecordLocks& locks = *instance.libc().locks.part;
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0) {
+    const std::lock_guard lock(locks.mutex);
+    if (const auto file = find_file(locks, status); file != locks.files.end() && file->holder.get() != descriptor)
+      locks.files.erase(file);
+  }
+  errno = error;
+}
+
+std::span<const Binding> record_locks_bindings() {
+  static const std::array table{
+      Binding::of("fcntl", &own_fcntl),   Binding::of("fcntl64", &own_fcntl),   Binding::of("__fcntl", &own_fcntl),
+      bound<::lockf, own_lockf>("lockf"), bound<::lockf, own_lockf>("lockf64"), Binding::of("flock", &own_flock),
+  };
+  return table;
+}
+
+}  // namespace aplib::loader::libc
