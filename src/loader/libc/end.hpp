@@ -76,6 +76,13 @@ struct ThreadStack {
 /// The calling thread was made by a program. False on the machine's own threads, hence in tasks.
 bool on_program_thread() noexcept;
 
+/// A thread of the calling flow's program that ends with it, as those that libraries keep. `bytes`: of its stack, 0: as
+/// ever. False: none can be had.
+bool make_pool_thread(void* (*routine)(void*), void* argument, std::size_t bytes = 0) noexcept;
+
+/// The calling pool thread, and those that it makes, are not ended in the middle, or may be again.
+void hold_end(bool held) noexcept;
+
 /// Ends the threads that libraries of the program keep. False: some do not end, and the instance must stay for them.
 /// Call from: a flow of the instance, after its last code. Lets other tasks run meanwhile.
 [[nodiscard]] bool end_pool_threads(Instance& instance);

@@ -307,7 +307,7 @@ int send_signal(Instance& instance, int signal, int code, sigval value) {
     const std::lock_guard lock(tables_mutex);
     SignalTable* table = instance.libc().signals.part;
     if (table != nullptr && is_blocked(*table, signal)) {
-      sigaddset(&table->pending, signal);
+      post(*table, signal, code, value);
       return 0;
     }
   }
@@ -320,12 +320,14 @@ int signal_process(Instance& instance, pid_t process, int signal, int code, sigv
   if (signal < 0 || signal >= NSIG) return failed(EINVAL);
   struct Sent {
     int signal;
+    int code;
+    sigval value;
     bool is_fatal = false;
-  } sent{signal};
+  } sent{signal, code, value};
   const bool is_cell = with_instance(
       process,
       [](Instance& other, void* state) {
-        auto& [number, is_fatal] = *static_cast<Sent*>(state);
+        auto& [number, of, with, is_fatal] = *static_cast<Sent*>(state);
         if (number == 0) return;
         const std::lock_guard lock(tables_mutex);
         SignalTable* table = other.libc().signals.part;
@@ -335,7 +337,7 @@ int signal_process(Instance& instance, pid_t process, int signal, int code, sigv
                                   return sigismember(&flow.second, number) == 1;
                                 });
         if (is_caught || is_blocked) {
-          sigaddset(&table->pending, number);
+          post(*table, number, of, with);
         } else {
           is_fatal = (action == nullptr || action->sa_handler == SIG_DFL) && number != SIGCHLD && number != SIGURG &&
                      number != SIGWINCH && number != SIGCONT;
@@ -593,17 +595,19 @@ int bound_sigwait(Instance& instance, const sigset_t* set, int* signal) {
   return 0;
 }
 
-int give_info(int signal, siginfo_t* info) noexcept {
+int give_info(Instance& instance, int signal, siginfo_t* info) {
+  const auto [code, value] = take_source(instance, signal);
   if (info != nullptr) {
     *info = siginfo_t{};
     info->si_signo = signal;
-    info->si_code = SI_USER;
+    info->si_code = code;
+    info->si_value = value;
   }
   return signal;
 }
 
 int bound_sigwaitinfo(Instance& instance, const sigset_t* set, siginfo_t* info) {
-  return give_info(wait_for_one_of(instance, "sigwaitinfo", *set, std::nullopt), info);
+  return give_info(instance, wait_for_one_of(instance, "sigwaitinfo", *set, std::nullopt), info);
 }
 
 int bound_sigtimedwait(Instance& instance, const sigset_t* set, siginfo_t* info, const timespec* timeout) {
@@ -612,7 +616,7 @@ int bound_sigtimedwait(Instance& instance, const sigset_t* set, siginfo_t* info,
     deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) + std::chrono::nanoseconds(timeout->tv_nsec);
   }
   const int signal = wait_for_one_of(instance, "sigtimedwait", *set, deadline);
-  return signal != 0 ? give_info(signal, info) : failed(EAGAIN);
+  return signal != 0 ? give_info(instance, signal, info) : failed(EAGAIN);
 }
 
 // X/Open's older words for the same.

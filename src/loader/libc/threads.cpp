@@ -40,6 +40,7 @@
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
 #include "loader/libc/signals.hpp"
+#include "loader/libc/waiting.hpp"
 
 // The sanitizers put their own pthread_create before libc's, which sets the new thread up for instrumented code;
 // ours, called by theirs, would run such code too early. There, only the program's own calls are seen (they are
@@ -195,8 +196,9 @@ bool keeps_threads(std::string_view path) noexcept {
                              [name](std::string_view pool) { return name.starts_with(pool); });
 }
 
-/// `caller` is code of a library of the instance that keeps threads.
+/// `caller` is code of a library of the instance that keeps threads, or null: ours.
 bool is_for_pool(const Instance& instance, const void* caller) noexcept {
+  if (caller == nullptr) return true;
   const LoadedImage* const image = instance.image_at(caller);
   return image != nullptr && image != instance.images().data() && keeps_threads(image->file->path());
 }
@@ -262,6 +264,17 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
 
 }  // namespace
 
+bool make_pool_thread(Routine routine, void* argument, std::size_t bytes) noexcept {
+  pthread_t id{};
+  pthread_attr_t attributes;
+  if (::pthread_attr_init(&attributes) != 0) return false;
+  ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  if (bytes != 0) ::pthread_attr_setstacksize(&attributes, bytes);
+  const int error = create(&id, &attributes, routine, argument, nullptr);
+  ::pthread_attr_destroy(&attributes);
+  return error == 0;
+}
+
 bool on_program_thread() noexcept { return this_thread != nullptr; }
 
 ThreadStack stack_of_program_thread() noexcept {
@@ -287,6 +300,17 @@ namespace {
 
 /// Nobody else's: programs' handlers are not the kernel's (signals.cpp).
 int signal_of_end() noexcept { return SIGRTMAX - 1; }
+
+}  // namespace
+
+void hold_end(bool held) noexcept {
+  sigset_t end;
+  sigemptyset(&end);
+  sigaddset(&end, signal_of_end());
+  ::pthread_sigmask(held ? SIG_BLOCK : SIG_UNBLOCK, &end, nullptr);
+}
+
+namespace {
 
 /// Leaves the thread's routine where it stands, if that is the program's own code or a wait in libc: there it holds no
 /// lock of anybody else. Elsewhere it goes on, and is asked again.
@@ -322,6 +346,7 @@ constexpr int asked_max = 10'000;
 bool end_pool_threads(Instance& instance) {
   PoolThreads* const pool = instance.libc().pool.part;
   if (pool == nullptr) return true;
+  stop_timers(instance);  // their calls have threads
   prepare_end();
   for (int asked = 0; asked < asked_max; ++asked) {
     {

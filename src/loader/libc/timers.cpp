@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: MIT
-// Alarm, setitimer, timer_create: each instance has timers of its own.
+// Alarm, setitimer, timer_create, mq_notify: each instance has timers of its own.
 //
 // One thread for the process knows all that are armed. When one is due, it leaves the signal with the instance, and
 // stops the thread that carries the cell for a moment: the handler runs there if that thread runs the program's own
 // code, else it tries again soon. A program that waits or sleeps in a bound function finds the signal itself. So a
 // handler runs in the middle of the program as in a process, but not in a call of ours, and not in libraries.
 //
+// A function that is to be called (SIGEV_THREAD) is called on a thread of the program, as libc does: one that waits
+// makes one for each call. They end with the program. The kernel would send mq_notify()'s signal to the process, so
+// libc calls us instead, and we send it.
+//
 // Timers of computing time take samples: one is due whenever the thread that carries the cell has computed for its
 // interval, and counts if it runs the program then.
+#include <aio.h>
+#include <mqueue.h>
+#include <semaphore.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -21,7 +28,9 @@
 #include <ctime>
 #include <exception>
 #include <list>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -29,6 +38,7 @@
 #include "base/os/thread.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
+#include "loader/libc/end.hpp"
 #include "loader/libc/signals.hpp"
 #include "loader/libc/waiting.hpp"
 
@@ -42,8 +52,17 @@ using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using Time = WaitClock::time_point;
 
+/// What a program has asked to be called.
+struct Call {
+  void (*function)(sigval) = nullptr;
+  sigval value{};
+  std::size_t stack_bytes = 0;  ///< 0: as ever.
+};
+
 struct Timer {
   int signal = 0;  ///< 0: none is sent.
+  Call call;       ///< Instead of a signal.
+  int calls = 0;   ///< That are due.
   int code = SI_KERNEL;
   sigval value{};
   bool of_computing = false;
@@ -65,6 +84,10 @@ struct TimerState {
   Instance* instance = nullptr;
   std::array<Timer, 3> of_interval;  ///< ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF
   std::list<Timer> made;             ///< By timer_create.
+  std::list<Timer> queues;           ///< By mq_notify; never armed.
+  sem_t calls{};                     ///< That are due.
+  bool has_caller = false;           ///< A thread waits for them.
+  std::atomic<bool> over{false};     ///< The program has ended.
   Time retry{};                      ///< Its thread is stopped again then, if the signal still waits.
   nanoseconds pause{0};              ///< 0: none waits.
   nanoseconds computed{0};           ///< By its thread, when that was looked at last.
@@ -73,6 +96,7 @@ struct TimerState {
   void for_each(Each each) {
     for (Timer& timer : of_interval) each(timer);
     for (Timer& timer : made) each(timer);
+    for (Timer& timer : queues) each(timer);
   }
 };
 
@@ -109,6 +133,13 @@ class Clockwork {
     changed_.notify_one();
     return true;
   }
+  /// With mutex held: the state that has this timer of mq_notify()'s; null: it is gone.
+  TimerState* state_with(const Timer* timer) noexcept {
+    for (TimerState* const state : states_) {
+      if (std::ranges::any_of(state->queues, [=](const Timer& each) { return &each == timer; })) return state;
+    }
+    return nullptr;
+  }
   /// With mutex held: leaves the signals of those that are due.
   void expire(TimerState& state, Time now);
 
@@ -135,6 +166,11 @@ nanoseconds computed_by(pid_t thread) noexcept {
   return seconds(now.tv_sec) + nanoseconds(now.tv_nsec);
 }
 
+void note_call(TimerState& state, Timer& timer) noexcept {
+  ++timer.calls;
+  ::sem_post(&state.calls);
+}
+
 void Clockwork::expire(TimerState& state, Time now) {
   const pid_t thread = state.instance->services().thread();
   const nanoseconds computed = computed_by(thread);
@@ -149,6 +185,7 @@ void Clockwork::expire(TimerState& state, Time now) {
       if (timer.left.count() > 0) return;
       timer.left = std::max(timer.left + timer.interval, timer.interval / 2);
       if (timer.interval.count() == 0) timer.due.reset();
+      if (timer.call.function != nullptr) return note_call(state, timer);
       note_sample(*state.instance, timer.signal, timer.code, timer.value);
       stops = true;
       return;
@@ -162,6 +199,7 @@ void Clockwork::expire(TimerState& state, Time now) {
       timer.overrun = static_cast<int>(missed);
       *timer.due += timer.interval * (missed + 1);
     }
+    if (timer.call.function != nullptr) return note_call(state, timer);
     if (timer.signal == 0) return;
     if (!post_signal(*state.instance, timer.signal, timer.code, timer.value)) return;
     state.pause = first_retry;
@@ -309,6 +347,130 @@ useconds_t own_ualarm(Instance& instance, useconds_t time, useconds_t interval) 
 
 // ---------------------------------------------------------------- timers that are made
 
+/// One that is due; without function: none.
+Call take_call(TimerState& state) noexcept {
+  Call call;
+  const std::lock_guard lock(clockwork().mutex);
+  state.for_each([&call](Timer& timer) {
+    if (call.function != nullptr || timer.calls == 0) return;
+    --timer.calls;
+    call = timer.call;
+  });
+  std::erase_if(state.queues, [](const Timer& timer) { return timer.code == 0 && timer.calls == 0; });
+  return call;
+}
+
+void* run_call(void* argument) {
+  const Call call = *std::unique_ptr<Call>(static_cast<Call*>(argument));
+  hold_end(false);
+  call.function(call.value);
+  return nullptr;
+}
+
+/// The thread that waits for calls that are due, until the program ends.
+void* run_calls(void* argument) {
+  TimerState& state = *static_cast<TimerState*>(argument);
+  hold_end(true);
+  while (true) {
+    if (::sem_wait(&state.calls) != 0) continue;
+    const Call call = take_call(state);
+    if (state.over.load()) return nullptr;
+    if (call.function == nullptr) continue;  // its timer has been deleted
+    auto* const copy = new (std::nothrow) Call(call);
+    if (copy == nullptr || !make_pool_thread(run_call, copy, call.stack_bytes)) {
+      state.instance->services().warn("a timer's function is not called: no thread can be had");
+      delete copy;
+    }
+  }
+}
+
+/// What `event` asks for. False: it asks for a call, and no thread can be had; errno is set.
+bool set_event(TimerState& state, Timer& timer, const sigevent& event) {
+  timer.value = event.sigev_value;
+  timer.signal = event.sigev_notify == SIGEV_NONE || event.sigev_notify == SIGEV_THREAD ? 0 : event.sigev_signo;
+  if (event.sigev_notify != SIGEV_THREAD) return true;
+  timer.call = {event.sigev_notify_function, event.sigev_value, 0};
+  if (const pthread_attr_t* const attributes = event.sigev_notify_attributes)
+    ::pthread_attr_getstacksize(attributes, &timer.call.stack_bytes);
+  if (!state.has_caller && !make_pool_thread(run_calls, &state)) {
+    failed(EAGAIN);
+    return false;
+  }
+  state.has_caller = true;
+  return true;
+}
+
+bool is_event(const sigevent& event) noexcept {
+  if (event.sigev_notify == SIGEV_NONE) return true;
+  if (event.sigev_notify == SIGEV_THREAD) return event.sigev_notify_function != nullptr;
+  return event.sigev_signo >= 0 && event.sigev_signo < NSIG;
+}
+
+/// libc's thread calls this when a message has come.
+void report_message(sigval value) {
+  const std::lock_guard lock(clockwork().mutex);
+  auto* const timer = static_cast<Timer*>(value.sival_ptr);
+  TimerState* const state = clockwork().state_with(timer);
+  if (state == nullptr) return;
+  const int code = std::exchange(timer->code, 0);  // it is told once
+  if (timer->call.function != nullptr) return note_call(*state, *timer);
+  try {
+    if (post_signal(*state->instance, timer->signal, code, timer->value)) {
+      state->pause = first_retry;
+      state->retry = WaitClock::now();
+      clockwork().stir();
+    }
+  } catch (...) {  // a signal that nobody handles has ended the machine
+  }
+  std::erase_if(state->queues, [=](const Timer& each) { return &each == timer; });
+}
+
+int own_mq_notify(Instance& instance, mqd_t queue, const sigevent* event) {
+  if (event == nullptr || event->sigev_notify == SIGEV_NONE) return ::mq_notify(queue, event);
+  if (!is_event(*event)) return failed(EINVAL);
+  TimerState& state = state_of(instance);
+  Timer timer;
+  timer.code = SI_MESGQ;
+  if (!set_event(state, timer, *event)) return -1;
+  sigevent ours{};
+  ours.sigev_notify = SIGEV_THREAD;
+  ours.sigev_notify_function = report_message;
+  {
+    const std::lock_guard lock(clockwork().mutex);
+    ours.sigev_value.sival_ptr = &state.queues.emplace_back(timer);
+  }
+  const WithoutProgramContext without;  // libc may make its thread
+  if (::mq_notify(queue, &ours) == 0) return 0;
+  const int error = errno_now();
+  const std::lock_guard lock(clockwork().mutex);
+  std::erase_if(state.queues, [&](const Timer& each) { return &each == ours.sigev_value.sival_ptr; });
+  return failed(error);
+}
+
+/// The signal would be sent to the process, and libc would call the function on a thread of its own.
+bool is_refused(const void* caller, const aiocb* operation) {
+  const sigevent& event = operation->aio_sigevent;
+  if (event.sigev_notify == SIGEV_NONE || (event.sigev_notify == SIGEV_SIGNAL && event.sigev_signo == 0)) return false;
+  Instance* const instance = calling(caller);
+  if (instance == nullptr) return false;
+  instance->services().warn(
+      "aio_read() and its kin that send a signal or call a function are not available in a loaded program (they fail "
+      "with ENOSYS): libc would send the signal to the process; use SIGEV_NONE and aio_suspend(), or run the program "
+      "as processes (--processes)");
+  errno = ENOSYS;
+  return true;
+}
+
+int bound_aio_read(aiocb* operation) {
+  return is_refused(__builtin_return_address(0), operation) ? -1 : ::aio_read(operation);
+}
+int bound_aio_write(aiocb* operation) {
+  return is_refused(__builtin_return_address(0), operation) ? -1 : ::aio_write(operation);
+}
+int bound_aio_fsync(int how, aiocb* operation) {
+  return is_refused(__builtin_return_address(0), operation) ? -1 : ::aio_fsync(how, operation);
+}
+
 int own_timer_create(Instance& instance, clockid_t clock, sigevent* event, timer_t* place) {
   timespec now{};
   if (::clock_gettime(clock, &now) != 0) return failed(EINVAL);
@@ -317,18 +479,11 @@ int own_timer_create(Instance& instance, clockid_t clock, sigevent* event, timer
   timer.of_computing = clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID;
   timer.code = SI_TIMER;
   timer.signal = SIGALRM;
-  if (event != nullptr) {
-    if (event->sigev_notify == SIGEV_THREAD) {
-      instance.services().warn(
-          "timer_create() with SIGEV_THREAD is not available in a loaded program (it fails with ENOSYS); use a signal, "
-          "or a thread that sleeps");
-      return failed(ENOSYS);
-    }
-    timer.signal = event->sigev_notify == SIGEV_NONE ? 0 : event->sigev_signo;
-    timer.value = event->sigev_value;
-    if (timer.signal < 0 || timer.signal >= NSIG) return failed(EINVAL);
-  }
   TimerState& state = state_of(instance);
+  if (event != nullptr) {
+    if (!is_event(*event)) return failed(EINVAL);
+    if (!set_event(state, timer, *event)) return -1;
+  }
   const std::lock_guard lock(clockwork().mutex);
   Timer& made = state.made.emplace_back(timer);
   if (event == nullptr) made.value.sival_ptr = &made;
@@ -384,7 +539,10 @@ int own_timer_delete(Instance& instance, timer_t id) {
 
 }  // namespace
 
-TimerState::TimerState() { clockwork().add(*this); }
+TimerState::TimerState() {
+  ::sem_init(&calls, 0, 0);
+  clockwork().add(*this);
+}
 TimerState::~TimerState() { clockwork().remove(*this); }
 
 std::optional<WaitClock::time_point> next_timer(Instance& instance) noexcept {
@@ -394,9 +552,24 @@ std::optional<WaitClock::time_point> next_timer(Instance& instance) noexcept {
   if (state->instance == nullptr) return std::nullopt;
   std::optional<Time> next;
   state->for_each([&](const Timer& timer) {
-    if (timer.is_armed() && !timer.of_computing && (!next || *timer.due < *next)) next = timer.due;
+    const bool sends = timer.is_armed() && !timer.of_computing && timer.call.function == nullptr;
+    if (sends && (!next || *timer.due < *next)) next = timer.due;
   });
   return next;
+}
+
+void stop_timers(Instance& instance) noexcept {
+  TimerState* const state = std::atomic_ref(instance.libc().timers.part).load(std::memory_order_acquire);
+  if (state == nullptr) return;
+  const std::lock_guard lock(clockwork().mutex);
+  state->queues.clear();
+  state->pause = nanoseconds(0);
+  state->for_each([](Timer& timer) {
+    timer.due.reset();
+    timer.calls = 0;
+  });
+  state->over.store(true);
+  ::sem_post(&state->calls);
 }
 
 void expire_timers(Instance& instance) {
@@ -417,6 +590,13 @@ std::span<const Binding> timers_bindings() {
       bound<::timer_gettime, own_timer_gettime>("timer_gettime"),
       bound<::timer_getoverrun, own_timer_getoverrun>("timer_getoverrun"),
       bound<::timer_delete, own_timer_delete>("timer_delete"),
+      bound<::mq_notify, own_mq_notify>("mq_notify"),
+      Binding::of("aio_read", bound_aio_read),
+      Binding::of("aio_read64", bound_aio_read),
+      Binding::of("aio_write", bound_aio_write),
+      Binding::of("aio_write64", bound_aio_write),
+      Binding::of("aio_fsync", bound_aio_fsync),
+      Binding::of("aio_fsync64", bound_aio_fsync),
   };
   return table;
 }

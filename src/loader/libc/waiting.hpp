@@ -56,6 +56,9 @@ std::optional<WaitClock::time_point> next_timer(Instance& instance) noexcept;
 /// Leaves the signals of those that are due. May end the machine, as a signal without a handler does.
 void expire_timers(Instance& instance);
 
+/// At the program's end: none is due any more.
+void stop_timers(Instance& instance) noexcept;
+
 /// One wait: pass() between two looks.
 class Patience {
  public:
