@@ -3,10 +3,9 @@
 // says which one is meant. Operations and error handlers have none: the library gives the function to one that calls it
 // here.
 #include <forward_list>
-#include <map>
 #include <mutex>
-#include <unordered_set>
 
+#include "mpi/attribute_values.hpp"
 #include "mpi/fortran/convert.hpp"
 
 namespace aplib::mpi::fortran {
@@ -25,29 +24,7 @@ State* keep(const State& state) {
 
 // ---------------------------------------------------------------- attributes
 
-/// Attributes that Fortran has set: C finds the addresses of their values (MPI-5.0, 19.3.7). Each value has one
-/// address, until the program ends.
-class Values {
- public:
-  void* address_of(MPI_Aint value) {
-    const std::lock_guard lock(mutex_);
-    MPI_Aint* const address = &values_.emplace(value, value).first->second;
-    addresses_.insert(address);
-    return address;
-  }
-  /// Of what C has: other addresses are values themselves.
-  MPI_Aint at(const void* address) {
-    const std::lock_guard lock(mutex_);
-    return addresses_.contains(address) ? *static_cast<const MPI_Aint*>(address) : reinterpret_cast<MPI_Aint>(address);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<MPI_Aint, MPI_Aint> values_;
-  std::unordered_set<const void*> addresses_;
-};
-
-Values values;
+AttributeValues values;
 
 /// Value: what the program's attributes are, INTEGER in MPI-1.
 template <class Value>

@@ -3,9 +3,7 @@
 // which are the program's own, ask for: how to call functions of these languages, and their attributes.
 #include "mpi/front/mpich.hpp"
 
-#include <map>
-#include <set>
-
+#include "mpi/attribute_values.hpp"
 #include "mpi/front/callbacks.hpp"
 
 namespace aplib::mpi::front {
@@ -13,33 +11,9 @@ namespace {
 
 // ---------------------------------------------------------------- attributes of Fortran
 
-/// Attributes that Fortran has set: C finds the addresses of their values (MPI-5.0, 19.3.7). Each value has one
-/// address, until the program ends.
-class Values {
- public:
-  void* address_of(MPI_Aint value) {
-    const std::lock_guard lock(mutex_);
-    MPI_Aint* const address = &values_.emplace(value, value).first->second;
-    addresses_.insert(address);
-    return address;
-  }
-  /// Of what C has: other addresses are values themselves.
-  void* at(void* address) {
-    const std::lock_guard lock(mutex_);
-    return addresses_.count(address) != 0 ? reinterpret_cast<void*>(*static_cast<const MPI_Aint*>(address)) : address;
-  }
-  bool has(const void* address) {
-    const std::lock_guard lock(mutex_);
-    return addresses_.count(address) != 0;
-  }
+AttributeValues values;
 
- private:
-  std::mutex mutex_;
-  std::map<MPI_Aint, MPI_Aint> values_;
-  std::set<const void*> addresses_;
-};
-
-Values values;
+void* at(const void* value) { return reinterpret_cast<void*>(values.at(value)); }
 
 /// What a value is that C sets or gets: an address, or a number of Fortran's (an INTEGER, an address' worth).
 constexpr int is_address = 0;
@@ -55,7 +29,7 @@ int get_attribute(Get* get, Handle object, int keyval, void* place, int* flag, i
   if (error != MPI_SUCCESS || *flag == 0 || kind == is_address) return error;
   const long standard_key = standard_keyval(key);
   if (!is_predefined) {
-    value = values.at(value);
+    value = at(value);
   } else if (standard_key == MPI_WIN_SIZE) {
     value = reinterpret_cast<void*>(*static_cast<MPI_Aint*>(value));
   } else if (standard_key != MPI_WIN_BASE) {
@@ -88,7 +62,7 @@ int copy_by_proxy(Foreign<Handle> object, int keyval, void* state, void* value, 
   const auto& proxy = *static_cast<Proxy<Handle>*>(state);
   void*& result = *static_cast<void**>(copied);
   const int error = proxy.copy(reinterpret_cast<void (*)()>(proxy.key.copy), static_cast<int>(object.value), keyval,
-                               proxy.key.state, is_address, values.at(value), &result, flag);
+                               proxy.key.state, is_address, at(value), &result, flag);
   if (error == MPI_SUCCESS && *flag != 0 && values.has(value)) result = attribute(result, !is_address);
   return error;
 }
@@ -97,7 +71,7 @@ template <class Handle>
 int delete_by_proxy(Foreign<Handle> object, int keyval, void* value, void* state) {
   const auto& proxy = *static_cast<Proxy<Handle>*>(state);
   return proxy.remove(reinterpret_cast<void (*)()>(proxy.key.remove), static_cast<int>(object.value), keyval,
-                      is_address, values.at(value), proxy.key.state);
+                      is_address, at(value), proxy.key.state);
 }
 
 template <class Handle>
