@@ -424,11 +424,13 @@ constexpr std::array rows{
          "comm"},
         apply_limit<&Options::send_limit_bytes>,
         print_stack_size<&Options::send_limit_bytes>},
-    OptionRow{
-        {"send-wait", "APLIB_SEND_WAIT", "TIME", "60s", "time", "100ms .. 3600s",
-         "How long a send at send-limit or unread-limit waits while nothing is taken; then it is an error.", "comm"},
-        apply_wait<&Options::send_wait>,
-        print_wait<&Options::send_wait>},
+    OptionRow{{"send-wait", "APLIB_SEND_WAIT", "TIME", "60s", "time", "100ms .. 3600s",
+               "How long a send at send-limit or unread-limit waits while nothing is taken; then it is an error. Those "
+               "of MPI "
+               "go on without: their limits yield.",
+               "comm"},
+              apply_wait<&Options::send_wait>,
+              print_wait<&Options::send_wait>},
     OptionRow{{"unread-limit", "APLIB_UNREAD_LIMIT", "SIZE", "1g", "bytes", "1m .. 1024g",
                "Bytes of messages that may wait in one process to be received; beyond that, sends wait.", "comm"},
               apply_limit<&Options::unread_limit_bytes>,

@@ -44,7 +44,9 @@ class LoadedRun {
   ~LoadedRun();
 
   /// The resolved form of a file. The first request loads it. Throws Error.
-  std::shared_ptr<const loader::Program> load(const std::string& file);
+  std::shared_ptr<const loader::Program> load(const std::string& file) { return load(file, run); }
+  /// The same with what `of`, which is `run` or one of its others, has for itself.
+  std::shared_ptr<const loader::Program> load(const std::string& file, const ProgramRun& of);
   /// Some program that was loaded has threads of its own (Program::has_threads), or makes some.
   [[nodiscard]] bool has_threads();
   [[nodiscard]] ProgramThreads program_threads();
@@ -96,7 +98,8 @@ class LoadedRun {
   bool over_ = false;
   std::atomic<bool> low_bodies_{false};
   std::atomic<std::uint32_t> instances_{0};
-  std::map<std::string, std::shared_ptr<const loader::Program>> programs_;
+  /// By file, and what is preloaded.
+  std::map<std::pair<std::string, std::vector<std::string>>, std::shared_ptr<const loader::Program>> programs_;
   std::set<std::string> warned_;
   std::vector<std::unique_ptr<CellHost>> hosts_;  // by cell; each made and used by whoever carries the cell
   std::vector<std::shared_ptr<const std::vector<std::string>>> environments_;  // by program_of()

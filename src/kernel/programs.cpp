@@ -242,11 +242,11 @@ bool LoadedRun::end() {
   return instances_.load(std::memory_order_relaxed) == 0;  // relaxed: see instance_gone()
 }
 
-std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file) {
+std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file, const ProgramRun& of) {
+  const loader::LoadOptions options = load_options(machine_.options, of);
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<const loader::Program>& program = programs_[file];
+  std::shared_ptr<const loader::Program>& program = programs_[{file, options.preload}];
   if (program != nullptr) return program;
-  const loader::LoadOptions options = load_options(machine_.options, run);
   KeptPrograms* const kept = options.preload.empty() ? kept_ : nullptr;  // the next run may preload others
   if (kept != nullptr) program = kept->find(file);
   if (program == nullptr) {
@@ -361,7 +361,7 @@ std::function<void()> LoadedRun::cell_bodies(std::shared_ptr<const loader::Progr
                                              const loader::Entry& entry) {
   std::vector<std::function<void()>> bodies{cell_body(std::move(program), entry, run.arguments)};
   for (const ProgramRun& other : run.others) {
-    const std::shared_ptr<const loader::Program> loaded = load(other.file);
+    const std::shared_ptr<const loader::Program> loaded = load(other.file, other);
     bodies.push_back(cell_body(loaded, choose_start(*loaded, other).entry, other.arguments));
   }
   if (bodies.size() == 1) return std::move(bodies.front());

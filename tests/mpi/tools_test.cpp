@@ -224,6 +224,8 @@ int main(int argc, char** argv) {
   const std::string counts = "rank 0: 1 sends\nrank 1: 2 sends\n";
   EXPECT_EQ(output("LD_PRELOAD=./libprofiler.so mpiexec -n 2 ./sends | sort"), counts);
   EXPECT_EQ(output("mpiexec -n 2 -x LD_PRELOAD=./libprofiler.so ./sends | sort"), counts);
+  EXPECT_EQ(output("mpiexec -n 1 ./sends : -n 1 -x LD_PRELOAD=./libprofiler.so ./sends"), "rank 1: 2 sends\n");
+  EXPECT_EQ(output("mpiexec -n 1 -x LD_PRELOAD=./libprofiler.so ./sends : -n 1 ./sends"), "rank 0: 1 sends\n");
   expect_refused("mpiexec -n 2 -x LD_PRELOAD=./libabsent.so ./sends", "LD_PRELOAD: library ./libabsent.so");
   expect_refused("mpiexec -n 2 -x LD_PRELOAD=./libown.so ./sends", "brings an allocator");
 }
