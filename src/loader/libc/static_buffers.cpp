@@ -168,6 +168,10 @@ char* own_inet_ntoa(LibcState& state, in_addr address) {
   return text.data();
 }
 
+char* own_cuserid(LibcState& state, char* text) {
+  return ::cuserid(text != nullptr ? text : buffers_of(state).name.data());
+}
+
 char* own_ether_ntoa(LibcState& state, const ether_addr* address) {
   return ::ether_ntoa_r(address, buffers_of(state).ether_text.data());
 }
@@ -228,6 +232,7 @@ std::span<const Binding> static_buffers_bindings() {
       name_by<::ttyname, ::ttyname_r>("ttyname"),
       name_by<::ptsname, ::ptsname_r>("ptsname"),
       name_by<::getlogin, ::getlogin_r>("getlogin"),
+      bound<::cuserid, own_cuserid>("cuserid"),
       Binding::of("tmpnam", &own_tmpnam),
       bound<::inet_ntoa, own_inet_ntoa>("inet_ntoa"),
       bound<::ether_ntoa, own_ether_ntoa>("ether_ntoa"),

@@ -23,7 +23,7 @@ struct StaticBuffers {
   char* next_token = nullptr;          ///< strtok
   std::array<char, 256> error_text{};  ///< strerror
   std::array<char, 256> signal_text{};
-  std::array<char, 512> name{};                ///< tmpnam, ttyname, ptsname, getlogin
+  std::array<char, 512> name{};                ///< tmpnam, ttyname, ptsname, getlogin, cuserid
   std::array<char, 8> base64{};                ///< l64a
   std::array<char, 32> address_text{};         ///< inet_ntoa
   std::array<char, 32> ether_text{};           ///< ether_ntoa

@@ -157,6 +157,7 @@ TEST_F(LibcState, StaticBuffersAreNotSeenByOthers) {
         case 7: {
           struct in_addr a = {0x0100007f};
           keep(inet_ntoa(a));
+          keep(cuserid(NULL));
           break;
         }
         case 8:
