@@ -264,9 +264,9 @@ struct alignas(cache_pair_bytes) Cell {
   }
   CellHeap heap;  ///< In the slot. Lives as long as the cell.
   std::uint32_t live_tasks = 0;
-  std::uint32_t ended_from_kernel = 0;  ///< Tasks started by run() or start_cells() that have ended.
-  bool ended = false;                   ///< Had tasks, and all have ended.
-  bool stays = false;                   ///< With its processor: ProgramContext::stays of a program that it runs.
+  std::uint32_t ended_from_kernel = 0;          ///< Tasks started by run() or start_cells() that have ended.
+  bool ended = false;                           ///< Had tasks, and all have ended.
+  bool stays = false, keeps_thread = false;     ///< ProgramContext::stays; while its program holds locks of the thread.
   bool has_begun = false, interrupted = false;  ///< In Domain::begun_cells. By Processor::give_way().
   std::atomic<std::int64_t> computed{0};        ///< ns of CPU time, as SpinWatch's samples say. [any thread]
   int status = 0;                               ///< What cell_exit() or a failure gave.

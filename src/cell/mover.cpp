@@ -50,8 +50,9 @@ void Mover::offer_cells(TaskControl& self) noexcept {
   // A cell that can run, other than the one whose stack we are on. One that can run must stay here.
   const auto movable = [&](const TaskControl& task) {
     Cell* cell = task.cell;
-    return cell != self.cell && cell != domain_.host_cell.get() && !cell->stays && !cell->interrupted &&
-           !cell->collective.active && cell->id != protocol_.leaving() && cell->id != protocol_.arriving();
+    return cell != self.cell && cell != domain_.host_cell.get() && !cell->stays && !cell->keeps_thread &&
+           !cell->interrupted && !cell->collective.active && cell->id != protocol_.leaving() &&
+           cell->id != protocol_.arriving();
   };
   TaskControl* candidate = here_.idle().ready().last_of(movable);
   if (candidate == nullptr) return;

@@ -143,6 +143,8 @@ class LoadedRun::CellHost : public loader::CellServices {
                                [&](std::uint32_t each) { return each != cell_.id && !domain_.cells[each]->ended; });
   }
 
+  void keep_thread(bool keeps) noexcept override { cell_.keeps_thread = keeps; }
+
   // The cell may move meanwhile: then the thread finds another one there.
   pid_t thread() noexcept override {
     Processor* const processor = std::atomic_ref(cell_.processor).load(std::memory_order_relaxed);  // relaxed: constant

@@ -81,6 +81,8 @@ class CellServices {
 
   /// Other cells or tasks run on the calling task's thread, so it must not block. False on a thread that is no task.
   virtual bool shares_thread() noexcept { return false; }
+  /// The calling task holds what belongs to its thread, so its cell does not move to another one, until it says false.
+  virtual void keep_thread(bool /*keeps*/) noexcept {}
 
   /// The system's number of the thread that carries the calling program's cell; 0: it sleeps. Call from: any thread.
   virtual pid_t thread() noexcept { return 0; }

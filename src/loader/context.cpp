@@ -67,6 +67,7 @@ TaskContext* adopt_thread(const void* caller) {
   Instance* const instance = calling(caller);
   if (instance == nullptr) return nullptr;
   auto* const context = new TaskContext(*instance);
+  context->of_thread = true;
   current_program_context = context;
   return context;
 }

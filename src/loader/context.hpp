@@ -20,6 +20,7 @@
 // jumps to the frame below the program.
 #pragma once
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -27,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -85,15 +87,17 @@ struct TaskContext : ProgramContext {
     std::uint32_t use = 0;
   };
   std::vector<KeyValue> key_values;
+  bool of_thread = false;       ///< Of a thread that the program has made; false: of a task.
   bool of_pool = false;         ///< A thread that a library keeps: the instance ends without it (libc/threads.cpp).
   bool ends_as_thread = false;  ///< Main task: it has called pthread_exit().
   std::unique_ptr<char[]>
       static_tls;  ///< Its initial-exec thread-locals while it does not run; null: the program has none.
   std::unique_ptr<char[]> executable_tls;  ///< The same of its local-exec ones.
   std::size_t executable_tls_bytes = 0;
-  void* exit_frame = nullptr;  ///< Where exit() of this task lands; null: it was spawned by the program.
-  ClockReads clock_reads;      ///< Of libc's clocks.
-  CpuMeter cpu;                ///< Of tasks, once the program asks for its CPU time (LibcState::measures_cpu).
+  std::optional<pthread_t> thread;  ///< Task: what pthread_self() gives, once it was asked (libc/threads.cpp).
+  void* exit_frame = nullptr;       ///< Where exit() of this task lands; null: it was spawned by the program.
+  ClockReads clock_reads;           ///< Of libc's clocks.
+  CpuMeter cpu;                     ///< Of tasks, once the program asks for its CPU time (LibcState::measures_cpu).
 };
 
 /// The running flow's context, or null outside programs.

@@ -84,6 +84,12 @@ TEST_F(MpiProgram, RanksThatShareAThreadRunWhileOneWaitsOrComputes) {
   }
 }
 
+TEST_F(MpiProgram, RanksThatMoveHoldWhatTheyHaveLocked) {
+  EXPECT_EQ(output("mpicc -O2 -Wall -Werror -pthread " MPI_PROGRAMS "/holds.c -o holds"), "");
+  for (const char* const options : {"--threads 1", "--threads 2", "--threads 3", "--threads per-cell", "--processes"})
+    EXPECT_EQ(output(std::string("timeout 60 aprun ") + options + " -n 8 ./holds"), "No Errors\n") << options;
+}
+
 TEST_F(MpiProgram, EachRankHasItsOwnTimers) {
   EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/timers.c -o timers"), "");
   for (const char* const threads : {"1", "per-cell"}) {

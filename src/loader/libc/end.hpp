@@ -4,6 +4,8 @@
 // which goes on with the rest. No frame is unwound.
 #pragma once
 
+#include <pthread.h>
+
 #include <cstddef>
 #include <string>
 
@@ -82,6 +84,9 @@ bool make_pool_thread(void* (*routine)(void*), void* argument, std::size_t bytes
 
 /// The calling pool thread, and those that it makes, are not ended in the middle, or may be again.
 void hold_end(bool held) noexcept;
+
+/// What pthread_self() gives the calling flow: to a task always the thread that carried it when it first asked.
+[[nodiscard]] pthread_t own_thread() noexcept;
 
 /// Ends the threads that libraries of the program keep. False: some do not end, and the instance must stay for them.
 /// Call from: a flow of the instance, after its last code. Lets other tasks run meanwhile.

@@ -386,7 +386,7 @@ int own_prctl(int option, ...) {
 }
 
 /// The thread that carries the calling task, which has other cells to carry.
-bool is_carrier(pthread_t thread) { return !on_program_thread() && pthread_equal(thread, pthread_self()) != 0; }
+bool is_carrier(pthread_t thread) { return !on_program_thread() && pthread_equal(thread, own_thread()) != 0; }
 
 int own_setname(Instance& instance, pthread_t thread, const char* name) {
   if (!is_carrier(thread)) return ::pthread_setname_np(thread, name);

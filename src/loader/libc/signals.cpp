@@ -465,7 +465,7 @@ int bound_sigqueue(pid_t process, int signal, sigval value) {
 int bound_pthread_kill(pthread_t thread, int signal) {
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr || signal == 0) return ::pthread_kill(thread, signal);
-  if (pthread_equal(thread, pthread_self()) != 0) return send_signal(*instance, signal, SI_TKILL) == 0 ? 0 : EINVAL;
+  if (pthread_equal(thread, own_thread()) != 0) return send_signal(*instance, signal, SI_TKILL) == 0 ? 0 : EINVAL;
   instance->services().warn(
       "pthread_kill() of another thread is not available in a loaded program (it returns ENOSYS): signals are "
       "the machine's; use a condition variable or a pipe to wake a thread");

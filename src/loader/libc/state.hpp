@@ -133,10 +133,10 @@ struct LibcState {
   std::atomic<std::int64_t> cpu_of_ended{0};  ///< ns, of flows that have ended.
 
   // --- descriptors (streams.hpp)
-  const std::uint32_t number;                        ///< Nobody else's, before or after; not 0.
-  std::atomic<int> descriptors{0};                   ///< That the program has open, as far as is known.
-  std::atomic<int> descriptors_max{0};               ///< RLIMIT_NOFILE that it has set; 0: none.
-  std::vector<const pthread_mutex_t*> held_mutexes;  // synchronization.cpp
+  const std::uint32_t number;           ///< Nobody else's, before or after; not 0.
+  std::atomic<int> descriptors{0};      ///< That the program has open, as far as is known.
+  std::atomic<int> descriptors_max{0};  ///< RLIMIT_NOFILE that it has set; 0: none.
+  std::vector<const void*> held_locks;  // synchronization.cpp
 
   // --- the rest
   Lazy<GetoptPrivate> getopt;

@@ -6,8 +6,9 @@
 // A condition variable may wake for no reason, so a wait here is a pause without the mutex. Nothing but the native call
 // can arrive at a barrier, so a thread of ours does that for the task.
 //
-// The C library knows the owner of a recursive or error-checking mutex by its thread, and cells share threads. So of
-// those that processes share, each program remembers what it holds.
+// The C library knows by its thread who holds a recursive or error-checking mutex, a lock for writing, or a FILE. But
+// cells share threads, and move from one to another. So each program remembers what its tasks hold of these, and its
+// cell keeps its thread meanwhile.
 #include <pthread.h>
 #include <semaphore.h>
 #include <threads.h>
@@ -18,6 +19,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <system_error>
@@ -28,6 +30,7 @@
 #include "base/os/thread.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
+#include "loader/libc/end.hpp"
 #include "loader/libc/waiting.hpp"
 
 namespace aplib::loader::libc {
@@ -88,41 +91,60 @@ int bound_sem_timedwait(sem_t* semaphore, const timespec* time) {
   return semaphore_in_turn(*instance, semaphore, deadline);
 }
 
-// ---------------------------------------------------------------- mutexes
+// ---------------------------------------------------------------- what a thread holds
 
-/// Of a process-shared mutex whose kind asks who owns it (glibc: bit 7 of the kind; recursive 1, error-checking 2,
-/// robust bit 4).
-bool is_shared_and_owned(const pthread_mutex_t* mutex) noexcept {
-  constexpr int shared = 0x80;
-  constexpr int owned = 0x13;
-  const int kind = mutex->__data.__kind;
-  return (kind & shared) != 0 && (kind & owned) != 0;
+/// What tasks of the instance hold, by address; a recursive mutex as often as it is locked.
+using Held = std::vector<const void*>;
+
+/// The instance whose task calls. Null: it is a thread, which stays what it is.
+Instance* of_task(const void* caller) noexcept {
+  const TaskContext* const flow = here();
+  return flow != nullptr && !flow->of_thread ? calling(caller) : nullptr;
 }
 
-/// Those that the instance holds, by address; a recursive one as often as it is locked.
-using Held = std::vector<const pthread_mutex_t*>;
+void hold(const void* caller, const void* lock) {
+  Instance* const instance = of_task(caller);
+  if (instance == nullptr) return;
+  Held& held = instance->libc().held_locks;
+  held.push_back(lock);
+  if (held.size() == 1) instance->services().keep_thread(true);
+}
+
+void let_go(const void* caller, const void* lock) noexcept {
+  Instance* const instance = of_task(caller);
+  if (instance == nullptr) return;
+  Held& held = instance->libc().held_locks;
+  const auto found = std::ranges::find(held, lock);
+  if (found == held.end()) return;
+  held.erase(found);
+  if (held.empty()) instance->services().keep_thread(false);
+}
+
+// ---------------------------------------------------------------- mutexes
+
+/// Its kind asks who owns it (glibc: recursive 1, error-checking 2, robust bit 4, two protocols bits 5 and 6).
+bool is_owned(const pthread_mutex_t* mutex) noexcept { return (mutex->__data.__kind & 0x73) != 0; }
+/// And processes share it (bit 7).
+bool is_shared_and_owned(const pthread_mutex_t* mutex) noexcept {
+  return (mutex->__data.__kind & 0x80) != 0 && is_owned(mutex);
+}
 
 /// The thread owns the mutex for another cell.
 bool is_held_by_neighbour(Instance& instance, const pthread_mutex_t* mutex) noexcept {
   if (mutex->__data.__owner != ::gettid()) return false;
-  const Held& held = instance.libc().held_mutexes;
+  const Held& held = instance.libc().held_locks;
   return std::ranges::find(held, mutex) == held.end();
 }
 
-int lock_owned(Instance& instance, pthread_mutex_t* mutex, Deadline deadline) {
+/// Of one that processes share.
+int lock_shared(Instance& instance, pthread_mutex_t* mutex, Deadline deadline) {
   const auto is_own = [&] { return mutex->__data.__owner == ::gettid() && !is_held_by_neighbour(instance, mutex); };
-  const int result = is_own() ? ::pthread_mutex_lock(mutex) : lock_in_turn(instance, deadline, [&] {
+  return is_own() ? ::pthread_mutex_lock(mutex) : lock_in_turn(instance, deadline, [&] {
     return is_held_by_neighbour(instance, mutex) ? EBUSY : ::pthread_mutex_trylock(mutex);
   });
-  if (result == 0 || result == EOWNERDEAD) instance.libc().held_mutexes.push_back(mutex);
-  return result;
 }
 
-int lock_mutex(const void* caller, pthread_mutex_t* mutex) noexcept {
-  if (is_shared_and_owned(mutex)) [[unlikely]] {
-    Instance* const instance = sharing(caller);
-    return instance != nullptr ? lock_owned(*instance, mutex, std::nullopt) : ::pthread_mutex_lock(mutex);
-  }
+int lock_unshared(const void* caller, pthread_mutex_t* mutex) noexcept {
   if (const int result = ::pthread_mutex_trylock(mutex); result != EBUSY) return result;
   Instance* const instance = sharing(caller);
   if (instance == nullptr) return ::pthread_mutex_lock(mutex);
@@ -130,62 +152,74 @@ int lock_mutex(const void* caller, pthread_mutex_t* mutex) noexcept {
   return lock_in_turn(*instance, std::nullopt, [=] { return ::pthread_mutex_trylock(mutex); });
 }
 
-int bound_mutex_lock(pthread_mutex_t* mutex) { return lock_mutex(__builtin_return_address(0), mutex); }
-
-int bound_mutex_trylock(pthread_mutex_t* mutex) {
-  Instance* const instance = is_shared_and_owned(mutex) ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance == nullptr) return ::pthread_mutex_trylock(mutex);
-  if (is_held_by_neighbour(*instance, mutex)) return EBUSY;
-  const int result = ::pthread_mutex_trylock(mutex);
-  if (result == 0 || result == EOWNERDEAD) instance->libc().held_mutexes.push_back(mutex);
+/// After a try to lock it: its result.
+int locked(const void* caller, const pthread_mutex_t* mutex, int result) {
+  if ((result == 0 || result == EOWNERDEAD) && is_owned(mutex)) hold(caller, mutex);
   return result;
 }
 
+int lock_mutex(const void* caller, pthread_mutex_t* mutex) noexcept {
+  Instance* const instance = is_shared_and_owned(mutex) ? sharing(caller) : nullptr;
+  return locked(caller, mutex,
+                instance != nullptr ? lock_shared(*instance, mutex, std::nullopt) : lock_unshared(caller, mutex));
+}
+
+int bound_mutex_lock(pthread_mutex_t* mutex) { return lock_mutex(__builtin_return_address(0), mutex); }
+
+int try_mutex(const void* caller, pthread_mutex_t* mutex) noexcept {
+  Instance* const instance = is_shared_and_owned(mutex) ? sharing(caller) : nullptr;
+  if (instance != nullptr && is_held_by_neighbour(*instance, mutex)) return EBUSY;
+  return locked(caller, mutex, ::pthread_mutex_trylock(mutex));
+}
+
+int bound_mutex_trylock(pthread_mutex_t* mutex) { return try_mutex(__builtin_return_address(0), mutex); }
+
 int unlock_mutex(const void* caller, pthread_mutex_t* mutex) noexcept {
+  if (!is_owned(mutex)) return ::pthread_mutex_unlock(mutex);
   if (is_shared_and_owned(mutex)) [[unlikely]] {
-    if (Instance* const instance = calling(caller)) {
-      if (mutex->__data.__owner == ::gettid() && is_held_by_neighbour(*instance, mutex) &&
-          instance->services().shares_thread())
-        return EPERM;
-      Held& held = instance->libc().held_mutexes;
-      if (const auto found = std::ranges::find(held, mutex); found != held.end()) held.erase(found);
-    }
+    Instance* const instance = sharing(caller);
+    if (instance != nullptr && is_held_by_neighbour(*instance, mutex)) return EPERM;
   }
-  return ::pthread_mutex_unlock(mutex);
+  const int result = ::pthread_mutex_unlock(mutex);
+  if (result == 0) let_go(caller, mutex);
+  return result;
 }
 
 int bound_mutex_unlock(pthread_mutex_t* mutex) { return unlock_mutex(__builtin_return_address(0), mutex); }
 
-int bound_mutex_clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* time) {
-  Instance* const instance = sharing(__builtin_return_address(0));
+int lock_mutex_until(const void* caller, pthread_mutex_t* mutex, clockid_t clock, const timespec* time) noexcept {
+  Instance* const instance = sharing(caller);
   Deadline deadline;
   if (instance == nullptr || find_deadline(clock, time, deadline) != 0)
-    return ::pthread_mutex_clocklock(mutex, clock, time);
-  if (is_shared_and_owned(mutex)) return lock_owned(*instance, mutex, deadline);
-  return lock_in_turn(*instance, deadline, [=] { return ::pthread_mutex_trylock(mutex); });
+    return locked(caller, mutex, ::pthread_mutex_clocklock(mutex, clock, time));
+  if (is_shared_and_owned(mutex)) return locked(caller, mutex, lock_shared(*instance, mutex, deadline));
+  return locked(caller, mutex, lock_in_turn(*instance, deadline, [=] { return ::pthread_mutex_trylock(mutex); }));
+}
+
+int bound_mutex_clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* time) {
+  return lock_mutex_until(__builtin_return_address(0), mutex, clock, time);
 }
 
 int bound_mutex_timedlock(pthread_mutex_t* mutex, const timespec* time) {
-  Instance* const instance = sharing(__builtin_return_address(0));
-  Deadline deadline;
-  if (instance == nullptr || find_deadline(CLOCK_REALTIME, time, deadline) != 0)
-    return ::pthread_mutex_timedlock(mutex, time);
-  if (is_shared_and_owned(mutex)) return lock_owned(*instance, mutex, deadline);
-  return lock_in_turn(*instance, deadline, [=] { return ::pthread_mutex_trylock(mutex); });
+  return lock_mutex_until(__builtin_return_address(0), mutex, CLOCK_REALTIME, time);
 }
 
-int bound_mtx_lock(mtx_t* mutex) {
-  const int result = lock_mutex(__builtin_return_address(0), reinterpret_cast<pthread_mutex_t*>(mutex));
-  return result == 0 ? thrd_success : thrd_error;
+pthread_mutex_t* mutex_of(mtx_t* mutex) noexcept { return reinterpret_cast<pthread_mutex_t*>(mutex); }
+
+/// As C11 has it.
+int in_words_of_c11(int result) noexcept {
+  if (result == 0) return thrd_success;
+  if (result == ETIMEDOUT) return thrd_timedout;
+  return result == EBUSY ? thrd_busy : thrd_error;
 }
 
+int bound_mtx_lock(mtx_t* mutex) { return in_words_of_c11(lock_mutex(__builtin_return_address(0), mutex_of(mutex))); }
+int bound_mtx_trylock(mtx_t* mutex) { return in_words_of_c11(try_mutex(__builtin_return_address(0), mutex_of(mutex))); }
 int bound_mtx_timedlock(mtx_t* mutex, const timespec* time) {
-  Instance* const instance = sharing(__builtin_return_address(0));
-  Deadline deadline;
-  if (instance == nullptr || find_deadline(CLOCK_REALTIME, time, deadline) != 0) return ::mtx_timedlock(mutex, time);
-  auto* const native = reinterpret_cast<pthread_mutex_t*>(mutex);
-  const int error = lock_in_turn(*instance, deadline, [=] { return ::pthread_mutex_trylock(native); });
-  return error == 0 ? thrd_success : error == ETIMEDOUT ? thrd_timedout : thrd_error;
+  return in_words_of_c11(lock_mutex_until(__builtin_return_address(0), mutex_of(mutex), CLOCK_REALTIME, time));
+}
+int bound_mtx_unlock(mtx_t* mutex) {
+  return in_words_of_c11(unlock_mutex(__builtin_return_address(0), mutex_of(mutex)));
 }
 
 // ---------------------------------------------------------------- condition variables
@@ -285,8 +319,23 @@ int lock_or_wait(const void* caller, Lock* lock) noexcept {
 int bound_rdlock(pthread_rwlock_t* lock) {
   return lock_or_wait<::pthread_rwlock_rdlock, ::pthread_rwlock_tryrdlock>(__builtin_return_address(0), lock);
 }
+/// After a try to lock it for writing: its result.
+int locked(const void* caller, const pthread_rwlock_t* lock, int result) {
+  if (result == 0) hold(caller, lock);
+  return result;
+}
 int bound_wrlock(pthread_rwlock_t* lock) {
-  return lock_or_wait<::pthread_rwlock_wrlock, ::pthread_rwlock_trywrlock>(__builtin_return_address(0), lock);
+  const void* const caller = __builtin_return_address(0);
+  return locked(caller, lock, lock_or_wait<::pthread_rwlock_wrlock, ::pthread_rwlock_trywrlock>(caller, lock));
+}
+int bound_trywrlock(pthread_rwlock_t* lock) {
+  return locked(__builtin_return_address(0), lock, ::pthread_rwlock_trywrlock(lock));
+}
+int bound_rwlock_unlock(pthread_rwlock_t* lock) {
+  const void* const caller = __builtin_return_address(0);
+  const int result = ::pthread_rwlock_unlock(lock);
+  if (result == 0) let_go(caller, lock);
+  return result;
 }
 int bound_spin_lock(pthread_spinlock_t* lock) {
   if (const int result = ::pthread_spin_trylock(lock); result != EBUSY) return result;
@@ -296,35 +345,44 @@ int bound_spin_lock(pthread_spinlock_t* lock) {
 }
 
 template <auto native, auto attempt>
-int lock_in_time(const void* caller, pthread_rwlock_t* lock, const timespec* time) noexcept {
+int lock_in_time(const void* caller, pthread_rwlock_t* lock, clockid_t clock, const timespec* time) noexcept {
   Instance* const instance = sharing(caller);
   Deadline deadline;
-  if (instance == nullptr || find_deadline(CLOCK_REALTIME, time, deadline) != 0) return native(lock, time);
+  if (instance == nullptr || find_deadline(clock, time, deadline) != 0) return native(lock, clock, time);
   return lock_in_turn(*instance, deadline, [=] { return attempt(lock); });
 }
-
-int lock_by_clock(const void* caller, pthread_rwlock_t* lock, clockid_t clock, const timespec* time, bool writes) {
-  Instance* const instance = sharing(caller);
-  Deadline deadline;
-  if (instance == nullptr || find_deadline(clock, time, deadline) != 0)
-    return writes ? ::pthread_rwlock_clockwrlock(lock, clock, time) : ::pthread_rwlock_clockrdlock(lock, clock, time);
-  return lock_in_turn(*instance, deadline,
-                      [=] { return writes ? ::pthread_rwlock_trywrlock(lock) : ::pthread_rwlock_tryrdlock(lock); });
-}
-int bound_clockrdlock(pthread_rwlock_t* lock, clockid_t clock, const timespec* time) {
-  return lock_by_clock(__builtin_return_address(0), lock, clock, time, false);
-}
-int bound_clockwrlock(pthread_rwlock_t* lock, clockid_t clock, const timespec* time) {
-  return lock_by_clock(__builtin_return_address(0), lock, clock, time, true);
-}
+constexpr auto read_in_time = lock_in_time<::pthread_rwlock_clockrdlock, ::pthread_rwlock_tryrdlock>;
+constexpr auto write_in_time = lock_in_time<::pthread_rwlock_clockwrlock, ::pthread_rwlock_trywrlock>;
 
 int bound_timedrdlock(pthread_rwlock_t* lock, const timespec* time) {
-  return lock_in_time<::pthread_rwlock_timedrdlock, ::pthread_rwlock_tryrdlock>(__builtin_return_address(0), lock,
-                                                                                time);
+  return read_in_time(__builtin_return_address(0), lock, CLOCK_REALTIME, time);
+}
+int bound_clockrdlock(pthread_rwlock_t* lock, clockid_t clock, const timespec* time) {
+  return read_in_time(__builtin_return_address(0), lock, clock, time);
 }
 int bound_timedwrlock(pthread_rwlock_t* lock, const timespec* time) {
-  return lock_in_time<::pthread_rwlock_timedwrlock, ::pthread_rwlock_trywrlock>(__builtin_return_address(0), lock,
-                                                                                time);
+  const void* const caller = __builtin_return_address(0);
+  return locked(caller, lock, write_in_time(caller, lock, CLOCK_REALTIME, time));
+}
+int bound_clockwrlock(pthread_rwlock_t* lock, clockid_t clock, const timespec* time) {
+  const void* const caller = __builtin_return_address(0);
+  return locked(caller, lock, write_in_time(caller, lock, clock, time));
+}
+
+// ---------------------------------------------------------------- files
+
+void bound_flockfile(FILE* file) {
+  ::flockfile(file);
+  hold(__builtin_return_address(0), file);
+}
+int bound_ftrylockfile(FILE* file) {
+  const int result = ::ftrylockfile(file);
+  if (result == 0) hold(__builtin_return_address(0), file);
+  return result;
+}
+void bound_funlockfile(FILE* file) {
+  ::funlockfile(file);
+  let_go(__builtin_return_address(0), file);
 }
 
 // ---------------------------------------------------------------- barriers
@@ -362,12 +420,12 @@ int bound_barrier_wait(pthread_barrier_t* barrier) {
 
 int bound_join(pthread_t thread, void** result) {
   Instance* const instance = sharing(__builtin_return_address(0));
-  if (instance == nullptr || pthread_equal(thread, pthread_self()) != 0) return ::pthread_join(thread, result);
+  if (instance == nullptr || pthread_equal(thread, own_thread()) != 0) return ::pthread_join(thread, result);
   return lock_in_turn(*instance, std::nullopt, [=] { return ::pthread_tryjoin_np(thread, result); });
 }
 
 int join_in_time(const void* caller, pthread_t thread, void** result, clockid_t clock, const timespec* time) {
-  Instance* const instance = pthread_equal(thread, pthread_self()) == 0 ? sharing(caller) : nullptr;
+  Instance* const instance = pthread_equal(thread, own_thread()) == 0 ? sharing(caller) : nullptr;
   Deadline deadline;
   if (instance == nullptr || find_deadline(clock, time, deadline) != 0)
     return ::pthread_clockjoin_np(thread, result, clock, time);
@@ -382,7 +440,7 @@ int bound_clockjoin(pthread_t thread, void** result, clockid_t clock, const time
 
 int bound_thrd_join(thrd_t thread, int* result) {
   Instance* const instance = sharing(__builtin_return_address(0));
-  if (instance == nullptr || pthread_equal(thread, pthread_self()) != 0) return ::thrd_join(thread, result);
+  if (instance == nullptr || pthread_equal(thread, own_thread()) != 0) return ::thrd_join(thread, result);
   void* ended = nullptr;
   if (lock_in_turn(*instance, std::nullopt, [&] { return ::pthread_tryjoin_np(thread, &ended); }) != 0)
     return thrd_error;
@@ -403,7 +461,9 @@ std::span<const Binding> synchronization_bindings() {
       Binding::of("pthread_mutex_timedlock", bound_mutex_timedlock),
       Binding::of("pthread_mutex_clocklock", bound_mutex_clocklock),
       Binding::of("mtx_lock", bound_mtx_lock),
+      Binding::of("mtx_trylock", bound_mtx_trylock),
       Binding::of("mtx_timedlock", bound_mtx_timedlock),
+      Binding::of("mtx_unlock", bound_mtx_unlock),
       Binding::of("pthread_cond_wait", bound_cond_wait),
       Binding::of("pthread_cond_timedwait", bound_cond_timedwait),
       Binding::of("pthread_cond_clockwait", bound_cond_clockwait),
@@ -411,11 +471,16 @@ std::span<const Binding> synchronization_bindings() {
       Binding::of("cnd_timedwait", bound_cnd_timedwait),
       Binding::of("pthread_rwlock_rdlock", bound_rdlock),
       Binding::of("pthread_rwlock_wrlock", bound_wrlock),
+      Binding::of("pthread_rwlock_trywrlock", bound_trywrlock),
+      Binding::of("pthread_rwlock_unlock", bound_rwlock_unlock),
       Binding::of("pthread_rwlock_timedrdlock", bound_timedrdlock),
       Binding::of("pthread_rwlock_timedwrlock", bound_timedwrlock),
       Binding::of("pthread_rwlock_clockrdlock", bound_clockrdlock),
       Binding::of("pthread_rwlock_clockwrlock", bound_clockwrlock),
       Binding::of("pthread_spin_lock", bound_spin_lock),
+      Binding::of("flockfile", bound_flockfile),
+      Binding::of("ftrylockfile", bound_ftrylockfile),
+      Binding::of("funlockfile", bound_funlockfile),
       Binding::of("pthread_barrier_wait", bound_barrier_wait),
       Binding::of("pthread_join", bound_join),
       Binding::of("pthread_timedjoin_np", bound_timedjoin),

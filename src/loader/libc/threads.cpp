@@ -207,6 +207,7 @@ bool is_for_pool(const Instance& instance, const void* caller) noexcept {
 std::unique_ptr<ProgramThread> prepare(TaskContext& maker, Routine routine, void* argument, bool of_pool) {
   auto thread = std::make_unique<ProgramThread>();
   thread->context = static_cast<TaskContext*>(maker.ops->inherit(maker));
+  thread->context->of_thread = true;
   thread->context->of_pool = of_pool;
   thread->routine = routine;
   thread->argument = argument;
@@ -276,6 +277,14 @@ bool make_pool_thread(Routine routine, void* argument, std::size_t bytes) noexce
 }
 
 bool on_program_thread() noexcept { return this_thread != nullptr; }
+
+// The kernel's thread lives as long as the machine, so all that libc takes of a pthread_t works with it.
+pthread_t own_thread() noexcept {
+  TaskContext* const flow = here();
+  if (flow == nullptr || flow->of_thread) return ::pthread_self();
+  if (!flow->thread) flow->thread = ::pthread_self();
+  return *flow->thread;
+}
 
 ThreadStack stack_of_program_thread() noexcept {
   const ProgramThread* const thread = this_thread;
@@ -404,8 +413,10 @@ int bound_thrd_create(thrd_t* id, thrd_start_t routine, void* argument) {
 
 // The thread below a task is not the program's to give up.
 bool is_thread_of_machine(pthread_t id) noexcept {
-  return here() != nullptr && !on_program_thread() && pthread_equal(id, pthread_self()) != 0;
+  return here() != nullptr && !on_program_thread() && pthread_equal(id, own_thread()) != 0;
 }
+
+pthread_t bound_pthread_self() { return own_thread(); }
 
 int bound_pthread_detach(pthread_t id) { return is_thread_of_machine(id) ? 0 : ::pthread_detach(id); }
 int bound_thrd_detach(thrd_t id) { return is_thread_of_machine(id) ? thrd_success : ::thrd_detach(id); }
@@ -429,6 +440,7 @@ int bound_pthread_cancel(pthread_t id) {
 
 std::span<const Binding> threads_bindings() {
   static const Binding table[] = {
+      Binding::of("pthread_self", bound_pthread_self),     Binding::of("thrd_current", bound_pthread_self),
       Binding::of("pthread_create", bound_pthread_create), Binding::of("pthread_exit", bound_pthread_exit),
       Binding::of("pthread_detach", bound_pthread_detach), Binding::of("pthread_cancel", bound_pthread_cancel),
       Binding::of("thrd_create", bound_thrd_create),       Binding::of("thrd_exit", bound_thrd_exit),

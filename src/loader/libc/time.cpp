@@ -38,6 +38,7 @@
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
+#include "loader/libc/end.hpp"
 #include "loader/libc/identity.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/libc/static_buffers.hpp"
@@ -415,7 +416,7 @@ int own_clock_getcpuclockid(Instance& instance, pid_t process, clockid_t* clock)
 }
 
 int own_pthread_getcpuclockid(Instance& /*instance*/, pthread_t thread, clockid_t* clock) {
-  if (pthread_equal(thread, pthread_self()) == 0) return ::pthread_getcpuclockid(thread, clock);
+  if (pthread_equal(thread, own_thread()) == 0) return ::pthread_getcpuclockid(thread, clock);
   *clock = CLOCK_THREAD_CPUTIME_ID;
   return 0;
 }
