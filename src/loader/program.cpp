@@ -597,6 +597,14 @@ std::string allocator_of_its_own(const ElfFile& file) {
   return {};
 }
 
+/// Of Boehm's collector, which stops the threads of a program by signals from one to another (Guile, ECL, Inkscape).
+std::string collector_of(const ElfFile& file) {
+  std::set<std::string> known;
+  const auto is_collector = [](std::string_view name, const ElfFile&) { return matches("libgc.so*", name); };
+  return any_needed({&file, nullptr}, known, is_collector) ? "has a collector that stops threads by signals (libgc)"
+                                                           : std::string();
+}
+
 /// The dynamic linker that the executable names; empty: none.
 std::string interpreter_of(const ElfFile& file) {
   const std::vector<std::byte>& bytes = file.program_headers();
@@ -615,6 +623,7 @@ std::string interpreter_of(const ElfFile& file) {
 
 std::string why_for_processes(const ElfFile& file) {
   if (std::string why = allocator_of_its_own(file); !why.empty()) return why;
+  if (std::string why = collector_of(file); !why.empty()) return why;
   if (!file.is_executable() || is_made_by_apcc(file)) return {};
   if (needs_missing_sanitizer(file)) return "is built with a sanitizer";
   const std::string its = interpreter_of(file);

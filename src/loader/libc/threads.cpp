@@ -191,9 +191,10 @@ int create_natively(pthread_t* id, const pthread_attr_t* attributes, Routine rou
 /// Libraries that keep threads for the next call.
 bool keeps_threads(std::string_view path) noexcept {
   const std::string_view name = path.substr(path.rfind('/') + 1);
-  return std::ranges::any_of(std::array<std::string_view, 8>{"libgomp.", "libomp.", "libiomp5.", "libtbb",
-                                                             "libopenblas", "libblis", "libmkl_", "libfftw3"},
-                             [name](std::string_view pool) { return name.starts_with(pool); });
+  return std::ranges::any_of(
+      std::array<std::string_view, 11>{"libgomp.", "libomp.", "libgc.", "libguile-", "libiomp5.", "libtbb",
+                                       "libglib-2.", "libopenblas", "libblis", "libmkl_", "libfftw3"},
+      [name](std::string_view pool) { return name.starts_with(pool); });
 }
 
 /// `caller` is code of a library of the instance that keeps threads, or null: ours.
