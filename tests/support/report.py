@@ -117,6 +117,7 @@ NEEDS = [
         r"the library (\S+)",
         lambda _, match: bool(glob.glob(f"/lib/*/{match[1]}") or glob.glob(f"/usr/lib/*/{match[1]}")),
     ),
+    (r"the package (\S+) of pkg-config", lambda _, match: succeeds("pkg-config", "--exists", match[1])),
     (r"the documentation of (\S+)", lambda _, match: bool(glob.glob(f"/usr/share/doc/{match[1]}/examples/*"))),
     (r"thread-locals of aprun's right below the thread pointer", never),
     (r"sources from (apt|git)", never),

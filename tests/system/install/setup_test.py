@@ -67,7 +67,7 @@ class SetupTest(unittest.TestCase):
     def test_an_unknown_level_is_refused(self):
         status, words, said = asked_for("everything")
         self.assertEqual((status, words), (1, []))
-        self.assertEqual(said, 'setup: there is no level "everything": use build, demo or test\n')
+        self.assertEqual(said, 'setup: there is no level "everything": use build, demo, test or all\n')
 
 
 if __name__ == "__main__":
