@@ -15,11 +15,14 @@ class Case:
     ranks: tuple[int, ...] = (2, 4, 16)
     output: bool = True  # whether standard output is compared
     files: tuple[str, ...] = ()  # patterns of files that are compared
+    after: str = ""  # a command whose output is compared too, where files differ from run to run
     kept: str = ""  # what lines must contain to be compared
     ignored: tuple[str, ...] = ()  # regular expressions of what is not: times, dates, names of the computer
     unordered: bool = False  # lines of several ranks
     tolerance: float = 0.0  # relative, of numbers
     loose: bool = False  # its own runs differ in more than numbers
+    status: int = 0  # of Debian's runs
     stdin: str = ""
-    environment: dict = dataclasses.field(default_factory=dict)
+    environment: dict = dataclasses.field(default_factory=dict, hash=False)
+    note: str = ""  # for the page
     small: bool = False  # for scripts/test --all

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs of Debian 12 that are linked with Open MPI or MPICH. Inputs come from here or from the packages' examples."""
+"""Programs of Debian 12 that are linked with Open MPI or MPICH. Inputs are written here, or the packages' examples."""
 
 from case import Case
 
@@ -10,7 +10,8 @@ MUSIC = "/usr/lib/x86_64-linux-gnu/music-1.1.16"
 SECONDS = r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)? ?(?:s|sec|secs|seconds|ms)\b"
 
 # ScaLAPACK's tests with two values of each parameter, and grids of four ranks and fewer.
-REDUCED = """awk '/[Nn]umber of (process )?grids/ {{ $1 = 3 }} /number of/ && !/grids/ && $1 > 2 {{ $1 = 2 }} 1' {0} >{1}"""
+REDUCED = """
+    awk '/[Nn]umber of (process )?grids/ {{ $1 = 3 }} /number of/ && !/grids/ && $1 > 2 {{ $1 = 2 }} 1' {0} >{1}"""
 
 
 def scalapack(name, data, mpi="openmpi", ranks=(2, 4, 16), small=False):
@@ -23,9 +24,9 @@ def scalapack(name, data, mpi="openmpi", ranks=(2, 4, 16), small=False):
 
 # Alignments: taxa that differ in places, always the same.
 ALIGNMENT = """\
-awk 'BEGIN { srand(7); t = 12; n = 400; print t, n; for (j = 0; j < n; j++) b[j] = int(rand() * 4);
+awk 'BEGIN { srand(7); t = 12; n = 400; print " " t, n; for (j = 0; j < n; j++) b[j] = int(rand() * 4);
   for (i = 0; i < t; i++) { s = ""; for (j = 0; j < n; j++) { if (rand() < .08) b[j] = int(rand() * 4);
-    s = s substr("ACGT", b[j] + 1, 1) } printf "taxon%02d  %s\\n", i, s } }' >a.phy
+    s = s substr("ACGT", b[j] + 1, 1) } printf "taxon%02d   %s\\n", i, s } }' >a.phy
 awk 'NR > 1 { print ">" $1; print $2 }' a.phy >a.fasta
 """
 
@@ -37,7 +38,8 @@ CASES = [
         awk 'NR == 6 {{ $0 = "64 Ns" }} NR == 8 {{ $0 = "16 NBs" }} NR == 11 {{ $0 = "1 Ps" }} NR == 12 {{ $0 = "2 Qs" }}
           1' hpccinf.txt >x
         mv x hpccinf.txt""", output=False, files=("hpccoutf.txt",), ranks=(2, 4),
-         kept=r"PASSED|FAILED|Success|errors|^MPIRandomAccess_Err|Node.*Err"),
+         kept=r"PASSED|FAILED|Success|errors", ignored=(r"^(?:WALL|CPU) +", r"[\d.]+ (?=PASSED)",
+                                                             r" +[\d.]+$")),
     scalapack("dllt", "LLT.dat", small=True),
     scalapack("zlu", "LU.dat"),
     scalapack("dqr", "QR.dat"),
@@ -46,27 +48,31 @@ CASES = [
     Case("pblas-3", "scalapack-mpi-test", SCALAPACK.format(mpi="openmpi") + "/PBLAS/dpb3tst",
          "cp /usr/share/scalapack/PBLAS/PDBLAS3TST.dat .", tolerance=1e-6),
     Case("blacs", "scalapack-mpi-test", SCALAPACK.format(mpi="openmpi") + "/xCbtest",
-         "cp /usr/share/scalapack/BLACS/*.dat .", unordered=True, ranks=(4, 16)),
+         "cp /usr/share/scalapack/BLACS/*.dat .", unordered=True, ranks=(4, 16),
+         ignored=(r".*REPEATABLE SUM.*",), status=255),
     Case("mumps", "mumps-test", "/usr/lib/mumps/dsimpletest", "cp /usr/lib/mumps/input_simpletest_real in", stdin="in",
-         ignored=(r".*(?:[Tt]ime|TIME).*", r".*MBYTES.*|.*space in MB.*|.*Memory.*"), tolerance=1e-9, small=True),
+         ignored=(r".*(?:[Tt]ime|TIME).*", r".*(?:MBYTES|space in MB|Memory).*"), tolerance=1e-9, small=True),
     Case("mumps-complex", "mumps-test", "/usr/lib/mumps/zsimpletest", "cp /usr/lib/mumps/input_simpletest_cmplx in",
          stdin="in", ignored=(r".*(?:[Tt]ime|TIME).*", r".*MBYTES.*|.*space in MB.*"), tolerance=1e-9),
-    Case("ptscotch-part", "ptscotch", "dgpart 4 grid.grf part.map -vs", """
+    Case("ptscotch-part", "ptscotch", "dgpart 4 grid.grf part.map", """
         awk 'BEGIN { n = 30; m = 0; for (i = 0; i < n; i++) for (j = 0; j < n; j++) { s = ""; d = 0;
           for (k = 0; k < 4; k++) { a = i + (k == 0) - (k == 1); b = j + (k == 2) - (k == 3);
             if (a >= 0 && a < n && b >= 0 && b < n) { s = s "\\t" (a * n + b); d++ } } l[i * n + j] = d s; m += d }
           print 0; print n * n "\\t" m; print "0\\t000"; for (v = 0; v < n * n; v++) print l[v] }' >grid.grf""",
-         files=("part.map",), ignored=(r".*[Tt]ime.*", r"^T\b.*"), loose=True, small=True),
+         output=False, after="""
+        awk 'NR > 1 { v[$1]; n[$2]++ } END { for (p in n) print p, (n[p] > 180 && n[p] < 270); print length(v) }' part.map |
+          sort""", small=True),
     Case("ptscotch-order", "ptscotch", "dgord grid.grf order.txt", """
         awk 'BEGIN { n = 30; m = 0; for (i = 0; i < n; i++) for (j = 0; j < n; j++) { s = ""; d = 0;
           for (k = 0; k < 4; k++) { a = i + (k == 0) - (k == 1); b = j + (k == 2) - (k == 3);
             if (a >= 0 && a < n && b >= 0 && b < n) { s = s "\\t" (a * n + b); d++ } } l[i * n + j] = d s; m += d }
           print 0; print n * n "\\t" m; print "0\\t000"; for (v = 0; v < n * n; v++) print l[v] }' >grid.grf""",
-         files=("order.txt",), ignored=(r".*[Tt]ime.*",), loose=True),
+         output=False,
+         after="awk 'NR > 1 { print $2 }' order.txt | sort -nu | tail -n 1; wc -l <order.txt"),
     # Tasks, networks, files
-    Case("netpipe", "netpipe-openmpi", "NPopenmpi -u 4096 -o np.out", ranks=(2,), ignored=(r"-->.*", r"^\d+: \S+$"),
+    Case("netpipe", "netpipe-openmpi", "NPopenmpi -u 64 -o np.out", ranks=(2,), ignored=(r"-->.*", r"^\d+: \S+$"),
          unordered=True, small=True),
-    Case("netpipe-mpich", "netpipe-mpich2", "NPmpich2 -u 4096 -o np.out", ranks=(2,), mpi="mpich",
+    Case("netpipe-mpich", "netpipe-mpich2", "NPmpich2 -u 64 -o np.out", ranks=(2,), mpi="mpich",
          ignored=(r"-->.*", r"^\d+: \S+$"), unordered=True),
     Case("starpu-ring", "starpu-examples", f"{STARPU}/nf_basic_ring", unordered=True, environment={"STARPU_NCPU": "1",
          "STARPU_WORKERS_NOBIND": "1"}),
@@ -91,88 +97,23 @@ CASES = [
     # Trees of life
     Case("phyml", "phyml", "phyml-mpi -i a.phy -d nt -m HKY85 -b 8 -o n --r_seed 5 --no_memory_check --quiet",
          ALIGNMENT, output=False, files=("*tree*",), ranks=(2, 4), small=True),
-    Case("examl", "examl", "examl -s a.binary -t t.nwk -m GAMMA -n out -p 7", ALIGNMENT + """
+    Case("examl", "examl", "/usr/lib/examl/bin/examl-sse3 -s a.binary -t t.nwk -m GAMMA -n out -p 7", ALIGNMENT + """
         parse-examl -s a.phy -m DNA -n a >/dev/null
         awk 'NR > 1 { t[NR] = $1 } END { s = "(" t[2] "," t[3]; for (i = 4; i < NR; i++) s = "(" s ")" "," t[i];
           gsub(/^\\(+/, "&", s); n = NR; r = "(" t[2] "," t[3] ")"; for (i = 4; i < n; i++) r = "(" r "," t[i] ")";
           print "(" substr(r, 2, length(r) - 2) "," t[n] ");" }' a.phy >t.nwk""",
          output=False, files=("ExaML_result*",), tolerance=1e-6),
-    Case("iqtree2", "iqtree", "iqtree2-mpi -s a.phy -m HKY -seed 5 -nt 1 -redo -quiet", ALIGNMENT, files=("*.treefile",),
-         output=False, loose=True),
-    Case("garli", "garli-mpi", "Garli-mpi -{n} garli.conf", ALIGNMENT + """
-        cat >garli.conf <<'END'
-[general]
-datafname = a.fasta
-constraintfile = none
-streefname = stepwise
-attachmentspertaxon = 10
-ofprefix = o
-randseed = 7
-availablememory = 64
-logevery = 10
-saveevery = 100
-refinestart = 1
-outputeachbettertopology = 0
-outputcurrentbesttopology = 0
-enforcetermconditions = 1
-genthreshfortopoterm = 100
-scorethreshforterm = 0.05
-significanttopochange = 0.01
-outputphyliptree = 0
-outputmostlyuselessfiles = 0
-writecheckpoints = 0
-restart = 0
-outgroup = 1
-resampleproportion = 1.0
-inferinternalstateprobs = 0
-outputsitelikelihoods = 0
-optimizeinputonly = 0
-collapsebranches = 1
-searchreps = 1
-bootstrapreps = 0
-[model1]
-datatype = nucleotide
-ratematrix = 2rate
-statefrequencies = estimate
-ratehetmodel = none
-numratecats = 1
-invariantsites = none
-[master]
-nindivs = 4
-holdover = 1
-selectionintensity = 0.5
-holdoverpenalty = 0
-stopgen = 200
-stoptime = 20
-startoptprec = 0.5
-minoptprec = 0.01
-numberofprecreductions = 5
-treerejectionthreshold = 50.0
-topoweight = 1.0
-modweight = 0.05
-brlenweight = 0.2
-randnniweight = 0.1
-randsprweight = 0.3
-limsprweight = 0.6
-intervallength = 100
-intervalstostore = 5
-limsprrange = 6
-meanbrlenmuts = 5
-gammashapebrlen = 1000
-gammashapemodel = 1000
-uniqueswapbias = 0.1
-distanceswapbias = 1.0
-END
-        for i in $(seq 0 15); do sed "s/randseed = 7/randseed = 7$i/; s/ofprefix = o/ofprefix = o$i/" garli.conf \
-          >run$i.conf; done""", output=False, files=("o*.best.tre",), ranks=(2, 4)),
-    Case("tree-puzzle", "tree-ppuzzle", "tree-ppuzzle -randseed5 -prefix=o a.phy", ALIGNMENT + "echo y >in", stdin="in",
+    Case("iqtree2", "iqtree", "iqtree2-mpi -s a.phy -m HKY -seed 5 -nt 1 -redo -quiet", ALIGNMENT, files=("*.iqtree",),
+         output=False, kept=r"^Input data|^Log-likelihood of the tree|^BEST", ignored=(r"\(s\.e\..*",), tolerance=1e-4),
+    Case("tree-puzzle", "tree-ppuzzle", "tree-ppuzzle -randseed5 -prefix=o a.phy",
+         ALIGNMENT + "yes | head -n 20 >in", stdin="in",
          output=False, files=("o.tree", "o.dist"), tolerance=1e-6, small=True),
-    Case("mrbayes", "mrbayes-mpi", "mb-mpi in.nex", ALIGNMENT + """
+    Case("mrbayes", "mrbayes-mpi", "/usr/lib/mrbayes-mpi/mb-mpi in.nex", ALIGNMENT + """
         { echo '#NEXUS'; echo 'begin data; dimensions ntax=12 nchar=400; format datatype=dna; matrix'
           sed 1d a.phy; echo '; end; begin mrbayes; set autoclose=yes nowarn=yes seed=5 swapseed=6;'
           echo 'mcmc ngen=400 samplefreq=50 printfreq=100 nruns=2 nchains=2 diagnfreq=200; end;'; } >in.nex""",
          output=False, files=("*.p", "*.t"), ranks=(2, 4), ignored=(r"\[ID: \d+\]", r"\[Param: tree.*")),
-    Case("hyphy", "hyphy-mpi", "/usr/lib/hyphy/bin/HYPHYMPI-sse3 in.bf", ALIGNMENT + """
+    Case("hyphy", "hyphy-mpi", "HYPHYMPI in.bf", ALIGNMENT + """
         cat >in.bf <<'END'
 DataSet d = ReadDataFile("a.fasta");
 DataSetFilter f = CreateFilter(d, 1);
@@ -184,17 +125,13 @@ for (r = 1; r < MPI_NODE_COUNT; r = r + 1) { MPISend(r, "return " + r + " * " + 
 s = 0;
 for (r = 1; r < MPI_NODE_COUNT; r = r + 1) { MPIReceive(-1, from, got); s = s + got; }
 fprintf(stdout, "nodes ", MPI_NODE_COUNT, " sum ", s, " frequencies ", F, "\\n");
-END""", small=True),
+END""", small=True, unordered=True),
     Case("prime-phylo", "prime-phylo", "tree2leafnames t.nwk", "echo '((a:1,b:2):1,(c:1,d:3):2);' >t.nwk",
          unordered=True),
     # Genomes
-    Case("abyss", "abyss", "ABYSS-P -k25 -c0 -e0 -q3 -o contigs.fa r.fq", f"""
+    Case("abyss", "abyss", "/usr/lib/abyss/ABYSS-P -k25 -c0 -e0 -q3 -o contigs.fa r.fq", f"""
         zcat {DOC}/abyss/test-data/reads1.fastq.gz | head -4000 >r.fq""", output=False, files=("contigs.fa",),
          loose=True, unordered=True, ignored=(r"^>.*",)),
-    Case("ray", "ray", "Ray -k 21 -p a.fq b.fq -o out", f"""
-        zcat {DOC}/ray/test_data/ecoli_1K_1.fq.gz | head -800 >a.fq
-        zcat {DOC}/ray/test_data/ecoli_1K_2.fq.gz | head -800 >b.fq""", output=False, files=("out/Contigs.fasta",
-         "out/OutputNumbers.txt"), loose=True, ignored=(r"^>.*",), unordered=True),
     Case("murasaki", "murasaki-mpi", "murasaki-mpi -p101101111 -n o -d . --quickhash=1 a.fa b.fa", """
         awk 'BEGIN { srand(3); s = ""; for (i = 0; i < 4000; i++) s = s substr("ACGT", int(rand() * 4) + 1, 1);
           print ">a" >"a.fa"; print s >"a.fa"; print ">b" >"b.fa";
@@ -225,8 +162,8 @@ dump_modify d sort id
 run 50
 END""", files=("dump.txt",), tolerance=1e-9, small=True, ignored=(
             r"^(?:Loop time|Performance|.*% CPU|Total wall|Pair |Neigh |Comm |Output |Modify |Other |Total # of|Per MPI"
-            r"|Section|MPI task|Nlocal|Nghost|Neighs|Histogram|Ave neighs|LAMMPS|OMP_NUM|  using).*", r".*MPI processor "
-            r"grid.*", r".*CPU = .*")),
+            r"|Section|MPI task|Nlocal|Nghost|Neighs|Histogram|Ave neighs|LAMMPS|OMP_NUM|  using).*",
+            r".*MPI processor grid.*", r".*CPU = .*")),
     Case("liggghts", "liggghts", "liggghts -in in.grains -log none", """
         cat >in.grains <<'END'
 atom_style granular
@@ -319,8 +256,8 @@ ngkpt 2 2 2
 nstep 6
 toldfe 1e-6
 END""", output=False, files=("t.abo",), tolerance=1e-4, ranks=(2, 4), ignored=(
-            r".*(?:[Cc]pu|[Ww]all|time|CPU|Memory|memory|MB|MPI|Running|nproc|Ranks|date|started|\.Version|Suggested).*",
-            r".*(?:Date|path|host).*")),
+            r".*(?:[Cc]pu|[Ww]all|time|CPU|Memory|memory|MB|MPI|Running|nproc|Ranks|date|started).*",
+            r".*(?:Date|path|host|\.Version|Suggested).*")),
     Case("elk", "elk-lapw", "elk-lapw", f"""
         zcat -f {DOC}/elk-lapw/examples/basic/Al/elk.in >elk.in
         printf '\\nmaxscl\\n 4\\n' >>elk.in
@@ -331,8 +268,7 @@ END""", output=False, files=("t.abo",), tolerance=1e-4, ranks=(2, 4), ignored=(
     Case("mpqc", "mpqc", "mpqc -o out.txt h2o.in", """
         printf '%s\\n' 'molecule:' ' O 0.172 0.0 0.0' ' H 0.745 0.0 0.754' ' H 0.745 0.0 -0.754' 'optimize: no' \\
           'checkpoint: no' 'method: HF' 'basis: STO-3G' >h2o.in""", output=False, files=("out.txt",), tolerance=1e-6,
-         ranks=(2, 4), ignored=(r".*(?:Machine|User|Start Time|End Time|seconds|CPU|Wall|Processors|Using|memory|Host"
-                                r"|nproc|bytes|nodes|integrals).*", r"^ *[\w ./]+: +[\d.]+ +[\d.]+ *$")),
+         ranks=(2, 4), kept=r"energy|iter|n\(basis\)"),
     Case("nwchem", "nwchem-openmpi", "nwchem.openmpi h2o.nw", """
         cat >h2o.nw <<'END'
 start h2o
@@ -345,9 +281,7 @@ basis
  * library sto-3g
 end
 task scf energy
-END""", ranks=(2, 4), tolerance=1e-6, ignored=(r".*(?:[Tt]ime|CPU|cpu|wall|date|hostname|nproc|program|prefix|memory|"
-                                              r"heap|stack|global|total|bytes|wall).*",
-                                              r"^ *(?:calls|number of|maximum).*", r"^ *\d +[-\d.]+ .*")),
+END""", ranks=(2, 4), tolerance=1e-9, kept=r"Total SCF|One-electron|Two-electron|Nuclear rep"),
     Case("nwchem-mpich", "nwchem-mpich", "nwchem.mpich h2o.nw", """
         cat >h2o.nw <<'END'
 start h2o
@@ -360,14 +294,9 @@ basis
  * library sto-3g
 end
 task scf energy
-END""", mpi="mpich", ranks=(2,), tolerance=1e-6, ignored=(
-            r".*(?:[Tt]ime|CPU|cpu|wall|date|hostname|nproc|program|prefix|memory|heap|stack|global|total|bytes).*",
-            r"^ *(?:calls|number of|maximum).*", r"^ *\d +[-\d.]+ .*")),
-    Case("cp2k", "cp2k", "cp2k.psmp -i in.inp", f"""
-        sed 's/EMSL_BASIS_SETS/EMSL_BASIS_SETS/' {DOC}/cp2k/examples/H2O-hfx-1.inp >in.inp""", tolerance=1e-6,
-         ranks=(2, 4), environment={"CP2K_DATA_DIR": "/usr/share/cp2k"}, ignored=(
-             r".*(?:PROGRAM|DBCSR|CP2K\||GLOBAL\||[Tt]ime|TIME|MEMORY|Memory|MPI|process|flops|MB|perf|calls).*",
-             r"^ *\d+ +(?:P_Mix|DIIS|OT)\S* .*", r"^ [a-z_0-9]+ +\d+ +[\d.]+ .*")),
+END""", mpi="mpich", ranks=(2,), tolerance=1e-9, kept=r"Total SCF|One-electron|Two-electron|Nuclear rep"),
+    Case("cp2k", "cp2k", "cp2k.psmp -i in.inp", f"cp {DOC}/cp2k/examples/H2O-hfx-1.inp in.inp", tolerance=1e-9,
+         ranks=(2, 4), environment={"CP2K_DATA_DIR": "/usr/share/cp2k"}, kept=r"ENERGY\||[Ee]nergy|[Dd]ensity"),
     Case("bagel", "bagel", "BAGEL in.json", """
         cat >in.json <<'END'
 {"bagel": [{"title": "molecule", "basis": "svp", "df_basis": "svp-jkfit", "angstrom": true, "geometry": [
@@ -385,7 +314,7 @@ END""", mpi="mpich", ranks=(2,), tolerance=1e-6, ignored=(r".*(?:[Tt]ime|process
 (set! deterministic? true)
 (run-tm)
 END""", mpi="openmpi", tolerance=1e-3, ignored=(r".*(?:elapsed|iteration|Using MPI|processes|took|time).*",)),
-    Case("meep", "meep-mpi-default", "meep in.ctl", """
+    Case("meep", "meep-openmpi", "meep in.ctl", """
         cat >in.ctl <<'END'
 (set! geometry-lattice (make lattice (size 8 4 no-size)))
 (set! geometry (list (make block (center 0 0) (size infinity 1 infinity) (material (make dielectric (epsilon 12))))))
@@ -397,38 +326,20 @@ END""", mpi="openmpi", tolerance=1e-3, ignored=(r".*(?:elapsed|iteration|Using M
 END""", tolerance=1e-6, ignored=(r".*(?:[Ee]lapsed|time for|s/step|took|\d s,|processes|timestepping|Initializing).*",
                               r"^ .*= [\d.]+ s.*")),
     # Flows, fields, bodies
-    Case("openfoam", "openfoam", "icoFoam -parallel", f"""
+    Case("openfoam", "openfoam", "icoFoam -parallel -case for{n}", f"""
         cp -r {DOC}/openfoam-examples/examples/incompressible/icoFoam/cavity/cavity/* .
         find . -name '*.gz' -exec gunzip {{}} +
         sed -i 's/^endTime .*/endTime 0.05;/; s/^writeInterval .*/writeInterval 10;/' system/controlDict
-        blockMesh >/dev/null 2>&1
+        export WM_PROJECT_DIR=/usr/share/openfoam; blockMesh >/dev/null
         for n in 2 4 16; do
           printf 'FoamFile {{ version 2.0; format ascii; class dictionary; object decomposeParDict; }}\\n' \\
             >system/decomposeParDict
           printf 'numberOfSubdomains %s;\\nmethod simple;\\nsimpleCoeffs {{ n (%s 1 1); delta 0.001; }}\\n' $n $n \\
             >>system/decomposeParDict
-          decomposePar -force >/dev/null 2>&1; mkdir for$n; mv processor* for$n
-        done""", more=("openfoam-examples",), tolerance=1e-6, ignored=(
-             r".*(?:Time =|ExecutionTime|Date|Host|PID|Case|nProcs|Slaves|hosts|Exec|Build|I/O|Arch|fileMod|Pstream|trap).*",
-             r"^\(.*|^\)|^\d+$|^\"?vm.*"), files=("processor0/0.05/p",), environment={"WM_PROJECT_DIR":
+          decomposePar -force >/dev/null; mkdir for$n; cp -r 0 constant system for$n; mv processor* for$n
+        done""", more=("openfoam-examples",), tolerance=1e-6, kept=r"residual|Courant|continuity|internalField|^[-\d.e]+$", files=("for*/processor0/0.05/p",), environment={"WM_PROJECT_DIR":
              "/usr/share/openfoam", "FOAM_SIGFPE": "false"}),
-    Case("gerris", "gerris", "gerris2D in.gfs", """
-        cat >in.gfs <<'END'
-1 0 GfsSimulation GfsBox GfsGEdge {} {
-  Time { end = 0.2 }
-  Refine 5
-  InitFraction {} T (x*x + y*y - 0.04)
-  Init {} { U = (0.5 - y)*(0.5 + y) V = x }
-  VariableTracer {} C
-  OutputProjectionStats { istep = 5 } stdout
-  OutputScalarNorm { istep = 5 } stdout { v = U }
-}
-GfsBox { pid = 0 }
-END""", ranks=(2, 4), ignored=(r".*time:.*",), tolerance=1e-9),
-    Case("code-saturne", "code-saturne-bin", "/usr/lib/code_saturne/cs_solver --quality", output=False, unordered=True,
-         files=("listing",), ignored=(r".*(?:[Tt]ime|[Mm]emory|CPU|Wall|Date|MPI|ranks|Machine|Processor|Directory).*",),
-         ranks=(2, 4)),
-    Case("flow", "libopm-simulators-bin", "flow --help", unordered=True, ranks=(2,)),
+    Case("flow", "libopm-simulators-bin", "flow --help", unordered=True, ranks=(1,), kept="--"),
     Case("freefem", "freefem++", "FreeFem++-mpi -nw -v 0 in.edp", """
         cat >in.edp <<'END'
 mesh Th = square(20, 20);
@@ -439,9 +350,6 @@ real s = int2d(Th)(u), t;
 mpiAllReduce(s, t, mpiCommWorld, mpiSUM);
 if (mpirank == 0) cout << mpisize << " ranks, sum " << t << endl;
 END""", tolerance=1e-6, ignored=(r".*(?:times|CPU|version|License).*",)),
-    Case("getdp", "getdp", "getdp magnet.pro -solve MagSta_phi -v 0", f"""
-        for f in {DOC}/getdp/examples/demos/*; do cp $f .; done""", ranks=(2, 4), files=("*.res", "*.pre"),
-         unordered=True, ignored=(r".*(?:Wall|CPU|Mem|\$).*",)),
     Case("apbs", "apbs", "apbs in.apbs", """
         echo 'ATOM 1 I ION 1 0.000 0.000 0.000 1.00 3.00' >ion.pqr
         cat >in.apbs <<'END'
@@ -469,12 +377,9 @@ end
 print elecEnergy solv end
 quit
 END""", unordered=True, ignored=(r".*(?:time|memory|MB|PID|Rank).*",), tolerance=1e-9, ranks=(2, 4)),
-    Case("mpgrafic", "mpgrafic", "mpgrafic", f"cp {DOC}/mpgrafic/examples/Input.stdin in", stdin="in", output=False,
-         files=("*.dat*", "*white*"), ranks=(2, 4)),
     Case("gyoto", "gyoto-bin", "gyoto --help", unordered=True, ranks=(2,)),
     Case("dolfinx", "fenicsx-performance-tests", "dolfinx-scaling-test --problem_type poisson --ndofs 1000", ranks=(2,
-         4), ignored=(r".*(?:[Tt]ime|[Mm]emory|ZZZ|Date|UUID|Hash|\|).*",), tolerance=1e-6),
-    Case("mocassin", "mocassin", "mocassin", "mkdir input output", mpi="mpich", ranks=(2,)),
+         4), ignored=(r".*(?:[Tt]ime|[Mm]emory|ZZZ|Date|UUID|Hash|\|).*",), tolerance=1e-5),
     # Languages, tools
     Case("parform", "form", "parform in.frm", """
         cat >in.frm <<'END'
@@ -503,10 +408,10 @@ x = pc.allreduce(soma.v(0.5), 1)
 if (pc.id == 0) printf("%d hosts, sum of voltages %.12g\\n", pc.nhost, x)
 pc.barrier()
 quit()
-END""", small=True, environment={"NEURON_MODULE_OPTIONS": "-nogui"}, ignored=(r"^numprocs=.*",)),
+END""", small=True, kept="hosts"),
     Case("yorick", "yorick-mpy-openmpi", "mpy.openmpi -j testmp.i -batch in.i", """
         zcat /usr/share/doc/yorick-mpy-common/examples/testmp.i.gz >testmp.i
-        printf 'testmp2;\\nquit;\\n' >in.i""", unordered=True),
+        printf 'testmp2;\\nquit;\\n' >in.i""", unordered=True, ranks=(2,)),
     Case("yorick-mpich", "yorick-mpy-mpich2", "mpy.mpich2 -j testmp.i -batch in.i", """
         zcat /usr/share/doc/yorick-mpy-common/examples/testmp.i.gz >testmp.i
         printf 'testmp2;\\nquit;\\n' >in.i""", unordered=True, mpi="mpich", ranks=(2,)),
@@ -515,10 +420,10 @@ END""", small=True, environment={"NEURON_MODULE_OPTIONS": "-nogui"}, ignored=(r"
           for i in 1 2 3 4 5; do for s in 1 -1; do awk -v i=$i -v s=$s 'BEGIN { r = "1";
             for (j = 1; j <= 5; j++) r = r " " (j == i ? s : 0); print r }'; done; done; echo end; } >cube.ine""",
          ranks=(4, 16), unordered=True, ignored=(r"^\*.*",), small=True),
-    Case("gretl", "gretlmpi", "gretlmpi -q in.inp", """
+    Case("gretl", "gretl", "gretlmpi -q in.inp", """
         printf 'matrix m = {$mpirank + 1}\\nmpireduce(&m, sum)\\nif $mpirank == 0\\n print m\\nendif\\n' >in.inp""",
-         more=("gretl",)),
-    Case("petsc4py", "python3-petsc4py", "python3 in.py", """
+         ),
+    Case("petsc4py", "python3-petsc4py", "/usr/bin/python3 in.py", """
         cat >in.py <<'END'
 from petsc4py import PETSc
 n = 200
@@ -539,7 +444,7 @@ k.setTolerances(rtol=1e-10)
 k.solve(b, x)
 PETSc.Sys.Print("ranks", PETSc.COMM_WORLD.size, "norm %.9g" % x.norm(), "iterations", k.getIterationNumber())
 END""", tolerance=1e-7, small=True),
-    Case("slepc4py", "python3-slepc4py", "python3 in.py", """
+    Case("slepc4py", "python3-slepc4py", "/usr/bin/python3 in.py", """
         cat >in.py <<'END'
 from petsc4py import PETSc
 from slepc4py import SLEPc
@@ -557,13 +462,13 @@ E.setProblemType(SLEPc.EPS.ProblemType.HEP)
 E.solve()
 PETSc.Sys.Print("ranks", PETSc.COMM_WORLD.size, "eigenvalue %.8g" % E.getEigenvalue(0).real)
 END""", tolerance=1e-6),
-    Case("mpi4py", "python3-mpi4py", "python3 in.py", """
+    Case("mpi4py", "python3-mpi4py", "/usr/bin/python3 in.py", """
         cat >in.py <<'END'
 from mpi4py import MPI
 w = MPI.COMM_WORLD
 print(w.rank, w.size, w.allreduce(w.rank + 1), w.alltoall(list(range(w.size))))
 END""", unordered=True, small=True),
-    Case("h5py", "python3-h5py-mpi", "python3 in.py", """
+    Case("h5py", "python3-h5py-mpi", "/usr/bin/python3 in.py", """
         cat >in.py <<'END'
 from mpi4py import MPI
 import h5py._debian_h5py_mpi as h5py

@@ -38,7 +38,8 @@ def run(case, command, inputs, folder, seconds):
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(inputs, folder, symlinks=True)
     environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-                   "HOME": str(folder), **case.environment}
+                   "HOME": str(folder), "PWD": str(folder), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **case.environment}
     source = folder / case.stdin if case.stdin else os.devnull
     with open(source, "rb") as stdin, open(f"{folder}.out", "wb") as out, open(f"{folder}.err", "wb") as err, \
          subprocess.Popen(command, cwd=folder, env=environment, stdin=stdin, stdout=out, stderr=err,
@@ -66,6 +67,10 @@ def text(case, folder):
             data = path.read_bytes()
             shown = data.decode(errors="replace") if b"\0" not in data else data.hex()
             parts.append(f"== {path.relative_to(folder)}\n{shown}")
+    if case.after:
+        done = subprocess.run(["bash", "-c", case.after], cwd=folder, check=False, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+        parts.append(done.stdout.decode(errors="replace"))
     whole = "\n".join(parts).replace(str(folder), "FOLDER")
     for pattern in case.ignored:
         whole = re.sub(pattern, "", whole, flags=re.MULTILINE)
@@ -89,10 +94,12 @@ def scatter(one, other):
 
 def judge(case, answer, expected):
     """(verdict, explanation) of an answer beside those of Debian's mpirun. Verdicts: same, scatter, wrong, status,
-    hang."""
+    hang, and refused, where aprun has said that the program needs --processes."""
     if answer.status == HANG:
         return "hang", answer.said[-600:]
     right = expected[0]
+    if answer.status != right.status and "--processes" in answer.said:
+        return "refused", answer.said[:300]
     if answer.status not in {each.status for each in expected}:
         return "status", f"status {answer.status} instead of {right.status}\n{answer.said[-1200:]}"
     if answer.text in {each.text for each in expected}:
