@@ -290,6 +290,26 @@ int main(int argc, char** argv) {
   EXPECT_EQ(output("ulimit -s unlimited && mpiexec --processes -n 2 ./deep"), "1\n1\n");
 }
 
+// As under other launchers, whose ranks write to pipes: Fortran keeps lines back that go to a file.
+TEST_F(MpiProgram, FortranLosesNoLinesWhenAnotherRankAborts) {
+  if (output("command -v gfortran || true").empty()) GTEST_SKIP() << "needs the tool gfortran";
+  write("aborts.f90", R"(
+program aborts
+  include 'mpif.h'
+  integer error, rank
+  call MPI_Init(error)
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank, error)
+  if (rank == 0) print '(a)', 'first'
+  call MPI_Barrier(MPI_COMM_WORLD, error)
+  if (rank == 1) print '(a)', 'second'
+  if (rank == 1) call MPI_Abort(MPI_COMM_WORLD, 5, error)
+  call MPI_Barrier(MPI_COMM_WORLD, error)
+end
+)");
+  EXPECT_EQ(output("mpifort aborts.f90 -o aborts"), "");
+  EXPECT_EQ(output("mpiexec -n 2 ./aborts >out 2>err; sort out"), "first\nsecond\n");
+}
+
 TEST_F(MpiProgram, FortranByTheModule) {
   if (output("command -v gfortran || true").empty()) GTEST_SKIP() << "needs the tool gfortran";
   EXPECT_EQ(output("mpifort " MPI_PROGRAMS "/module.f90 -o module"), "");

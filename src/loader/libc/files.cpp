@@ -452,13 +452,34 @@ int translated(const void* caller, int descriptor) {
   return outlet->leads == Outlet::Leads::to_cell ? process_descriptor(*outlet) : outlet->descriptor.get();
 }
 
-// The same for questions: an empty file answers for the input of a cell that has none.
+/// The end of a pipe that nobody reads: what an output is where nobody may seek.
+struct OutputPipe {
+  OutputPipe() {
+    int ends[2] = {-1, -1};
+    static_cast<void>(::pipe2(ends, O_CLOEXEC));
+    out = os::GuardedFd(ends[1]);
+    const os::UniqueFd in(ends[0]);
+  }
+  os::GuardedFd out;
+};
+
+bool is_regular(int descriptor) noexcept {
+  struct stat64 status {};
+  return ::fstat64(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+// The same for questions: an empty file answers for the input of a cell that has none. A cell's output goes to a file
+// by way of the host, as through the pipes of other launchers: there is no place in it to seek, and Fortran keeps
+// nothing back, which MPI_Abort of another rank would lose.
 int asked(const void* caller, int descriptor) {
   static const os::GuardedFd empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  static const OutputPipe pipe;
   const Outlet* outlet = outlet_at(caller, descriptor);
   if (outlet == nullptr) return descriptor;
   const int known = translated(caller, descriptor);
-  return known < 0 && outlet->leads == Outlet::Leads::to_cell ? empty.get() : known;
+  if (outlet->leads != Outlet::Leads::to_cell) return known;
+  if (known < 0) return empty.get();
+  return outlet->cell_stream != Stream::in && is_regular(known) ? pipe.out.get() : known;
 }
 
 ssize_t own_write(int descriptor, const void* bytes, std::size_t count) {
