@@ -279,11 +279,11 @@ struct alignas(cache_pair_bytes) Cell {
   std::vector<Timer> parcel_timers;          ///< and its sleeping ones,
   std::vector<TaskControl*> parcel_watches;  ///< and those that wait for flags.
   MpiState mpi;
-  std::uint32_t acknowledges_requested = 0;  ///< Puts of the cell that asked for it.
-  bool has_threads = false;                  ///< Its program makes threads,
-  bool threads_call = false;                 ///< which may call.
-  std::uint32_t callbacks = 0;               ///< Functions of the program that calls have called, and that run.
-  std::atomic<Baton*> baton{nullptr};        ///< Once both are so, until the cell's end. Its main thread writes.
+  std::uint32_t acknowledges_requested = 0;                   ///< Puts of the cell that asked for it.
+  bool has_threads = false;                                   ///< Its program makes threads,
+  bool threads_call = false, has_decided_on_threads = false;  ///< which may call. MPI has begun.
+  std::uint32_t callbacks = 0;         ///< Functions of the program that calls have called, and that run.
+  std::atomic<Baton*> baton{nullptr};  ///< Once both are so, until the cell's end. Its main thread writes.
 
   Offer offer;  ///< Read and written by any processor.
   /// Which processor to wake when something has been written into the cell's memory from outside: its index + 1, or

@@ -132,7 +132,7 @@ void adopt_thread_as_cell(const char* call);
 [[nodiscard]] const TaskControl* task_of_thread() noexcept;
 /// The program of the running task is about to run on several threads. True: it has a baton from here on, which the
 /// caller has.
-bool begin_threads(TaskControl& self);
+bool begin_threads(TaskControl& self, bool ask);
 
 /// The end of a wait of this length that begins now. A wait that no clock can count takes some hundred years.
 [[nodiscard]] inline Clock::time_point deadline_after(std::chrono::nanoseconds duration) noexcept {

@@ -11,9 +11,27 @@
 
 namespace aplib {
 
-bool begin_threads(TaskControl& self) {
+namespace {
+
+/// The program's threads may call: the task has its cell and a processor for itself.
+bool can_admit(const TaskControl& self) noexcept {
+  const Domain& domain = self.cell->processor->domain();
+  return (self.program != nullptr || is_adopted(self)) && self.cell->live_tasks == 1 && !domain.has_host &&
+         domain.carriers == domain.local_count();
+}
+
+void admit(Cell& cell) noexcept {
+  cell.stays = true;
+  cell.threads_call = true;
+}
+
+}  // namespace
+
+bool begin_threads(TaskControl& self, bool ask) {
   Cell& cell = *self.cell;
   cell.has_threads = true;
+  // One of them may be the first to call, and then it is too late for the baton.
+  if (ask && !cell.has_decided_on_threads && can_admit(self)) admit(cell);
   // Not in the middle of a call, which would not give the baton on at its end. Relaxed: its maker is our thread.
   if (!cell.threads_call || cell.callbacks != 0 || self.is_guest ||
       cell.baton.load(std::memory_order_relaxed) != nullptr)
@@ -47,15 +65,17 @@ namespace api {
 Threads admit_threads(const char* call) {
   TaskControl& self = self_or_throw(call);
   Cell& cell = *self.cell;
-  const Domain& domain = cell.processor->domain();
-  const bool is_process = is_adopted(self);
-  if ((self.program == nullptr && !is_process) || cell.live_tasks != 1 || domain.has_host ||
-      domain.carriers != domain.local_count())
-    return Threads::none;
-  cell.stays = true;
-  cell.threads_call = true;
-  if (is_process) cell.has_threads = true;  // nobody tells when it makes some
-  return cell.has_threads && begin_threads(self) ? Threads::run : Threads::may_come;
+  if (!can_admit(self)) return Threads::none;
+  admit(cell);
+  if (is_adopted(self)) cell.has_threads = true;  // nobody tells when it makes some
+  return cell.has_threads && begin_threads(self, false) ? Threads::run : Threads::may_come;
+}
+
+std::uint32_t begin_calls(const char* call) {
+  TaskControl& self = self_or_throw(call);
+  self.cell->has_decided_on_threads = true;
+  const Baton* const baton = self.is_guest ? self.cell->processor->baton() : nullptr;
+  return baton != nullptr ? baton->main_task().id : self.id;
 }
 
 Entry enter_cell() {

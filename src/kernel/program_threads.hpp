@@ -22,6 +22,10 @@ enum class Threads : std::uint8_t {
 /// From now on, the threads that the calling task's program makes may call, too. Call from: task.
 [[nodiscard]] APLIB_API Threads admit_threads(const char* call);
 
+/// MPI begins on the calling task: threads that the program makes from now on call if it admits them. Returns the
+/// index of the program's main task. Call from: task.
+[[nodiscard]] APLIB_API std::uint32_t begin_calls(const char* call);
+
 enum class Entry : std::uint8_t {
   inside,    ///< The calling thread runs a task anyway.
   entered,   ///< It does until leave_cell().

@@ -152,8 +152,8 @@ class LoadedRun::CellHost : public loader::CellServices {
   }
 
   Cell* cell() noexcept override { return &cell_; }
-  void begin_threads() override {
-    if (TaskControl* task = running_task(); task != nullptr && aplib::begin_threads(*task)) baton()->leave();
+  void begin_threads(bool ask) override {
+    if (TaskControl* task = running_task(); task != nullptr && aplib::begin_threads(*task, ask)) baton()->leave();
   }
 
   SlotHeap* heap(bool low) override {

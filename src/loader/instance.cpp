@@ -84,7 +84,7 @@ Instance::~Instance() {
 
 void Instance::begin_threads() {
   if (SlotHeap* heap = slot_heap()) heap->share();
-  services_->begin_threads();
+  services_->begin_threads(program_ != nullptr && program_->asks_for_threads());
 }
 
 void Instance::start_in(const std::string& folder) {

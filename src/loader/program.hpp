@@ -236,7 +236,9 @@ class Program {
   [[nodiscard]] bool makes_threads(bool by_openmp) const noexcept {
     return makes_threads_ || (by_openmp && has_openmp_regions_);
   }
-  /// The same, and it asks for a level of MPI's support for them.
+  /// It asks for a level of MPI's support for threads.
+  [[nodiscard]] bool asks_for_threads() const noexcept { return asks_for_threads_; }
+  /// Both.
   [[nodiscard]] bool has_threads(bool by_openmp) const noexcept {
     return asks_for_threads_ && makes_threads(by_openmp);
   }

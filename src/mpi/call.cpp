@@ -25,7 +25,9 @@ namespace {
 /// Why a thread of the program may not call.
 std::string refusal(const Rank* rank) {
   if (rank == nullptr || rank->seen_phase() == Rank::Phase::before)
-    return "it came from a thread before MPI_Init; call MPI_Init on the program's main thread first";
+    return "it came from a thread before MPI_Init; call MPI_Init on the program's main thread first, or "
+           "MPI_Init_thread "
+           "on this one, and give each rank a thread of its own (--threads per-cell or APLIB_THREADS=per-cell)";
   if (rank->seen_phase() == Rank::Phase::finalized) return "it came after MPI_Finalize; end threads that call before";
   if (rank->thread_level >= MPI_THREAD_SERIALIZED)
     return "it came from a thread that was made in a function which MPI had called; make threads elsewhere";
@@ -49,6 +51,9 @@ void Call::enter_otherwise(When when) {
   if (entry == api::Entry::refused && api::is_thread_of_program()) fail(MPI_ERR_OTHER, refusal(rank));
   visits_ = entry == api::Entry::entered;
   try {
+    if (visits_ && rank != nullptr && rank->phase == Rank::Phase::initialized && !rank->threads_may_call() &&
+        when != any_time && !rank->is_main_thread())
+      fail(MPI_ERR_OTHER, refusal(rank));
     enter_phase(when);
   } catch (...) {
     if (visits_) leave();

@@ -198,6 +198,15 @@ void tell_of_foreign_launcher(const Call& call) {
   }
 }
 
+int is_front_end(dl_phdr_info* library, std::size_t /*size*/, void* /*unused*/) {
+  const std::string_view path = library->dlpi_name;
+  const std::size_t at = path.rfind("/aplib/mpi/");
+  return at != path.npos && path.find("/libmpi", at) != path.npos && path.find("/libmpi_abi", at) == path.npos ? 1 : 0;
+}
+
+/// Some program of this process was made for Open MPI or MPICH.
+bool has_front_end() { return dl_iterate_phdr(is_front_end, nullptr) != 0; }
+
 /// Another MPI's library in this process may take calls that are meant for ours, and knows nothing of our handles.
 void tell_of_foreign_library(const Call& call) {
   if (call.rank().world_rank() != 0) return;
@@ -252,21 +261,32 @@ const Rank& initialized_rank(const Call& call) {
 
 }  // namespace
 
-// Threads that have been admitted stay so. What is not the main one can admit none.
+bool Rank::is_main_thread() const noexcept {
+  return first_thread ? ::pthread_equal(::pthread_self(), *first_thread) != 0 : api::is_main_thread();
+}
+
+// Threads that have been admitted stay so. What is not the main one can admit none, and calls only where they are.
 void Rank::begin(const Call& call, int level) {
   if (phase != Phase::initialized) {
     tell_of_foreign_launcher(call);
     tell_of_foreign_library(call);
-    main_task = index(api::task_id(call.name()));
+    main_task = api::begin_calls(call.name());
+    if (!api::is_main_thread()) first_thread = ::pthread_self();
   }
   if (level > thread_level) {
-    if (thread_level >= MPI_THREAD_SERIALIZED || level < MPI_THREAD_SERIALIZED) {
+    if (thread_level >= MPI_THREAD_SERIALIZED || level < MPI_THREAD_SERIALIZED || first_thread) {
       thread_level = level;
     } else if (api::is_main_thread()) {
       thread_level = std::max(thread_level, provide_threads(call, level));
     }
-    pending_calls.threads_call = thread_level == MPI_THREAD_MULTIPLE;
   }
+  // Those MPIs serve such threads, so released programs have them (PT-Scotch's, MolDS's) and mean no harm.
+  if (!threads_may_call() && !first_thread && api::is_main_thread() && has_front_end()) {
+    const api::Threads threads = api::admit_threads(call.name());
+    if (threads == api::Threads::run) call.visit();
+    threads_are_tolerated = threads != api::Threads::none;
+  }
+  pending_calls.threads_call = thread_level == MPI_THREAD_MULTIPLE || threads_are_tolerated;
   set_phase(Phase::initialized);
   api::begin_together(api::task(call.name()), call.name());
 }
@@ -313,9 +333,10 @@ void finalized(const Call& call, int* flag) {
 void query_thread(const Call& call, int* provided) { *provided = initialized_rank(call).thread_level; }
 
 void is_thread_main(const Call& call, int* flag) {
-  const std::uint32_t main_task = initialized_rank(call).main_task;
-  const bool is_main = this_task::inside() ? index(api::task_id(call.name())) == main_task : api::is_main_thread();
-  *flag = is_main ? 1 : 0;
+  const Rank& rank = initialized_rank(call);
+  const bool is_other_task =
+      this_task::inside() && api::is_main_thread() && index(api::task_id(call.name())) != rank.main_task;  // of CellOS
+  *flag = rank.is_main_thread() && !is_other_task ? 1 : 0;
 }
 
 void abort(const Call& call, Comm& comm, int code) {

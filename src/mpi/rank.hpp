@@ -4,10 +4,13 @@
 // Programs of a cell that run one after the other, or at the same time as other tasks, share it.
 #pragma once
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,7 +66,14 @@ class Rank {
   /// If nothing is left that has begun.
   void end(const Call& call);
   int thread_level = MPI_THREAD_SINGLE;
-  std::uint32_t main_task = 0;  ///< The one in whose call MPI began.
+  std::uint32_t main_task = 0;  ///< The program's.
+  /// The thread in whose call MPI began, where that is another than the program's main one.
+  std::optional<pthread_t> first_thread;
+  bool threads_are_tolerated = false;  ///< They call below MPI_THREAD_SERIALIZED, as Open MPI and MPICH let them.
+  [[nodiscard]] bool threads_may_call() const noexcept {
+    return threads_are_tolerated || thread_level >= MPI_THREAD_SERIALIZED;
+  }
+  [[nodiscard]] bool is_main_thread() const noexcept;  ///< As MPI_Is_thread_main() says. Call from: any thread.
 
   // ---- predefined objects
   [[nodiscard]] Errhandler& fatal() noexcept { return *fatal_; }

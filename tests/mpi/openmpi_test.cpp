@@ -52,6 +52,38 @@ int main(int argc, char** argv) {
   expect_end("aprun -n 2 ./wrong 2 3 4", 18, "MPI_Abort");
 }
 
+// Open MPI serves threads whatever MPI_Init has provided, and released programs rely on it.
+TEST_F(ForOpenMpi, ThreadsCallThoughTheProgramDoesNotAskForThem) {
+  SKIP_WITHOUT("mpicc.openmpi");
+  write("threads.c", R"(
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+static void* beside(void* got) {
+  int rank, size;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 1, got, 1, MPI_INT, (rank + size - 1) % size, 1, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+  return got;
+}
+int main(int argc, char** argv) {
+  int level, got = -1, sum = -1;
+  pthread_t thread;
+  MPI_Init(&argc, &argv);
+  pthread_create(&thread, NULL, beside, &got);
+  MPI_Barrier(MPI_COMM_WORLD);
+  pthread_join(thread, NULL);
+  MPI_Query_thread(&level);
+  MPI_Reduce(&got, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+  if (sum >= 0) printf("sum %d, single %d\n", sum, level == MPI_THREAD_SINGLE);
+  MPI_Finalize();
+})");
+  EXPECT_EQ(output("mpicc.openmpi -w threads.c -pthread -o threads"), "");
+  for (const char* const how : {"--threads per-cell", "--processes"})
+    EXPECT_EQ(output(std::string("aprun ") + how + " -n 4 ./threads"), "sum 6, single 1\n") << how;
+}
+
 // Processes that found Open MPI would be the only ranks of worlds of their own.
 TEST_F(ForOpenMpi, ProcessesFindTheFrontEndWhereverTheyLook) {
   SKIP_WITHOUT("mpicc.openmpi");

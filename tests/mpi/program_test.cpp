@@ -128,6 +128,36 @@ TEST_F(MpiProgram, ThreadsThatAProgramMakesCall) {
     EXPECT_EQ(output(std::string("aprun -f cluster.toml ./threads ") + what), "No Errors\n") << what;
 }
 
+TEST_F(MpiProgram, AThreadOtherThanTheMainOneBegins) {
+  write("begins.c", R"(
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+static void* all(void* wanted) {
+  int level, is_main, rank, size, sum;
+  MPI_Init_thread(NULL, NULL, *(int*)wanted, &level);
+  MPI_Is_thread_main(&is_main);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) printf("level %d, main %d, sum %d\n", level - *(int*)wanted, is_main, sum);
+  MPI_Finalize();
+  return wanted;
+}
+int main(int argc, char** argv) {
+  int levels[] = {MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE}, level = levels[atoi(argv[1])];
+  pthread_t thread;
+  pthread_create(&thread, NULL, all, &level);
+  pthread_join(thread, NULL);
+  return argc != 2;
+}
+)");
+  EXPECT_EQ(output("mpicc -Wall -Werror begins.c -pthread -o begins"), "");
+  for (const char* const level : {"0", "1", "2"})
+    EXPECT_EQ(output(std::string("mpiexec -n 4 ./begins ") + level), "level 0, main 1, sum 6\n") << level;
+}
+
 TEST_F(MpiProgram, ThreadsOfOrdinaryProcessesCall) {
   EXPECT_EQ(output("gcc -Wall -Werror -I$(mpicc -showme:incdirs) " MPI_PROGRAMS "/threads.c -L" MPI_LIBRARY_FOLDER
                    " -lmpi_abi -pthread -o threads"),
