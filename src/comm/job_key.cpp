@@ -34,6 +34,9 @@ int digit(char c) noexcept {
   return -1;
 }
 
+// exit() would free what libcrypto has, while the threads of our links still greet others. Before anybody uses it.
+const int kept_at_exit = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+
 }  // namespace
 
 JobKey JobKey::make() {

@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,18 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Role = Greeting::Role;
 using State = Greeting::State;
+
+/// The last of all functions of exit(), because none is registered before it: where `hashes_at_exit`, it does what a
+/// thread does that greets others then.
+bool hashes_at_exit = false;
+void hash_at_exit() {
+  if (!hashes_at_exit) return;
+  const std::vector<std::span<const std::byte>> parts;
+  static_cast<void>(keyed_hash(JobKey::make(), parts));
+  std::_Exit(7);
+}
+void register_first() { static_cast<void>(std::atexit(hash_at_exit)); }
+[[gnu::section(".preinit_array"), gnu::used]] void (*const registers_first)() = register_first;
 
 Introduction who(std::uint32_t self, std::uint32_t peer) {
   Introduction introduction;
@@ -44,6 +58,15 @@ void talk(Greeting& a, Greeting& b, Change change) {
 
 void talk(Greeting& a, Greeting& b) {
   talk(a, b, [](bool, Bytes&) {});
+}
+
+TEST(GreetingDeathTest, WorksWhileTheProcessEnds) {
+  EXPECT_EXIT(
+      {
+        hashes_at_exit = true;
+        std::exit(1);
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 TEST(JobKey, GoesThroughItsText) {
