@@ -6,6 +6,9 @@ from case import Case
 DOC = "/usr/share/doc"
 SCALAPACK = "/usr/lib/x86_64-linux-gnu/scalapack/{mpi}-tests"
 STARPU = "/usr/lib/x86_64-linux-gnu/starpu/mpi"
+STARPU_SETTINGS = {"STARPU_NCPU": "1", "STARPU_WORKERS_NOBIND": "1"}
+# What it measures of a computer, once: ranks that do it at the same time break each other's files.
+STARPU_INPUTS = f"HOME=$PWD STARPU_NCPU=1 {STARPU}/stencil5 >/dev/null 2>&1 || true"
 MUSIC = "/usr/lib/x86_64-linux-gnu/music-1.1.16"
 SECONDS = r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)? ?(?:s|sec|secs|seconds|ms)\b"
 
@@ -38,8 +41,7 @@ CASES = [
         awk 'NR == 6 {{ $0 = "64 Ns" }} NR == 8 {{ $0 = "16 NBs" }} NR == 11 {{ $0 = "1 Ps" }} NR == 12 {{ $0 = "2 Qs" }}
           1' hpccinf.txt >x
         mv x hpccinf.txt""", output=False, files=("hpccoutf.txt",), ranks=(2, 4),
-         kept=r"PASSED|FAILED|Success|errors", ignored=(r"^(?:WALL|CPU) +", r"[\d.]+ (?=PASSED)",
-                                                             r" +[\d.]+$")),
+         kept="FAILED|Success|failed"),
     scalapack("dllt", "LLT.dat", small=True),
     scalapack("zlu", "LU.dat"),
     scalapack("dqr", "QR.dat"),
@@ -74,12 +76,12 @@ CASES = [
          unordered=True, small=True),
     Case("netpipe-mpich", "netpipe-mpich2", "NPmpich2 -u 64 -o np.out", ranks=(2,), mpi="mpich",
          ignored=(r"-->.*", r"^\d+: \S+$"), unordered=True),
-    Case("starpu-ring", "starpu-examples", f"{STARPU}/nf_basic_ring", unordered=True, environment={"STARPU_NCPU": "1",
-         "STARPU_WORKERS_NOBIND": "1"}),
-    Case("starpu-stencil", "starpu-examples", f"{STARPU}/stencil5", unordered=True, environment={"STARPU_NCPU": "1",
-         "STARPU_WORKERS_NOBIND": "1"}),
-    Case("starpu-cholesky", "starpu-examples", f"{STARPU}/mpi_cholesky -size 480 -nblocks 4", unordered=True,
-         environment={"STARPU_NCPU": "1", "STARPU_WORKERS_NOBIND": "1"}, ignored=(r".*(?:time|GFlop|ms).*",)),
+    Case("starpu-ring", "starpu-examples", f"{STARPU}/nf_basic_ring", STARPU_INPUTS, unordered=True, kept="status",
+         ignored=("^ +",), environment=STARPU_SETTINGS),
+    Case("starpu-stencil", "starpu-examples", f"{STARPU}/stencil5", STARPU_INPUTS, after="echo ended",
+         environment=STARPU_SETTINGS),
+    Case("starpu-cholesky", "starpu-examples", f"{STARPU}/mpi_cholesky -size 480 -nblocks 4", STARPU_INPUTS,
+         unordered=True, environment=STARPU_SETTINGS, ignored=(r".*(?:time|GFlop|ms).*",)),
     Case("pnetcdf-gen", "pnetcdf-bin", "ncmpigen -v 2 -o made.nc in.cdl", """
         printf 'netcdf in {\\ndimensions: x = 6 ; y = 4 ;\\nvariables: double v(x, y) ; v:unit = "m" ;\\n' >in.cdl
         printf 'data: v = %s ;\\n}\\n' "$(seq -s, 1 24)" >>in.cdl""", files=("made.nc",), small=True, ranks=(1, 2, 4)),
@@ -93,7 +95,8 @@ CASES = [
     Case("music", "music-bin", f"music m.music", f"""
         printf 'stoptime=0.2\\n[a]\\nbinary={MUSIC}/constsource\\nargs=\\nnp=1\\n[b]\\nbinary={MUSIC}/waveconsumer\\n'"""
          """ >m.music; printf 'args=d\\nnp=1\\na.contdata -> b.wavedata[2]\\n' >>m.music""", ranks=(2,),
-         unordered=True, files=("d*",)),
+         unordered=True, files=("d*",),
+         note="it looks for its rank in variables of Open MPI before `MPI_Init`"),
     # Trees of life
     Case("phyml", "phyml", "phyml-mpi -i a.phy -d nt -m HKY85 -b 8 -o n --r_seed 5 --no_memory_check --quiet",
          ALIGNMENT, output=False, files=("*tree*",), ranks=(2, 4), small=True),
@@ -112,7 +115,7 @@ CASES = [
         { echo '#NEXUS'; echo 'begin data; dimensions ntax=12 nchar=400; format datatype=dna; matrix'
           sed 1d a.phy; echo '; end; begin mrbayes; set autoclose=yes nowarn=yes seed=5 swapseed=6;'
           echo 'mcmc ngen=400 samplefreq=50 printfreq=100 nruns=2 nchains=2 diagnfreq=200; end;'; } >in.nex""",
-         output=False, files=("*.p", "*.t"), ranks=(2, 4), ignored=(r"\[ID: \d+\]", r"\[Param: tree.*")),
+         after="wc -l *.p *.t", output=False, ranks=(2, 4)),
     Case("hyphy", "hyphy-mpi", "HYPHYMPI in.bf", ALIGNMENT + """
         cat >in.bf <<'END'
 DataSet d = ReadDataFile("a.fasta");
@@ -200,7 +203,7 @@ END""", files=("dump.txt",), output=False, tolerance=1e-4),
           'coulombtype = PME' 'rcoulomb = 0.9' 'rvdw = 0.9' 'gen-vel = yes' 'gen-seed = 7' >t.mdp
         gmx_mpi grompp -f t.mdp -c w.gro -p t.top -o t.tpr -maxwarn 5 >/dev/null 2>&1
         test -s t.tpr""", output=False, files=("confout.gro",), tolerance=1e-3, ranks=(2, 4)),
-    Case("quantum-espresso", "quantum-espresso", "pw.x -in h.in", """
+    Case("quantum-espresso", "quantum-espresso", "pw.x -nd 1 -in h.in", """
         cat >ld1.in <<'END'
 &input
  title='H', prefix='H', zed=1.0, rel=0, config='1s1.0', iswitch=3, dft='PZ'
@@ -230,7 +233,8 @@ K_POINTS automatic
 2 2 2 0 0 0
 END""", tolerance=1e-4, ranks=(2, 4), more=("quantum-espresso-data",), ignored=(
             r".*(?:CPU|WALL|starts on|ran on|Parallel version|MPI processes|RAM|cpu time|was run on|RAM per|Waves|nodes"
-            r"|iterations).*", r".*(?:Dense|smooth).*grid.*", r"^ +(?:Min|Max|Sum) .*", r".*calls.*"), environment={
+            r"|iterations).*", r".*(?:Dense|smooth).*grid.*|.*terminated on.*", r"^ +(?:Min|Max|Sum) .*",
+            r".*calls.*"), environment={
             "MPLCONFIGDIR": "/tmp"}),
     Case("abinit", "abinit", "abinit t.abi", """
         cat >h.psp <<'END'
@@ -263,11 +267,13 @@ END""", output=False, files=("t.abo",), tolerance=1e-4, ranks=(2, 4), ignored=(
         printf '\\nmaxscl\\n 4\\n' >>elk.in
         sed -i "s#'../../../species/'#'/usr/share/elk-lapw/species/'#; s/4  4  4/2 2 2/" elk.in""", output=False,
          files=("TOTENERGY.OUT", "EIGVAL.OUT", "EFERMI.OUT"), tolerance=1e-6),
-    Case("molds", "molds", "molds ch4.in", f"cp {DOC}/molds/examples/ch4_pm3.in ch4.in", unordered=True, tolerance=1e-6,
+    Case("molds", "molds", "molds ch4.in", f"cp {DOC}/molds/examples/ch4_pm3.in ch4.in", unordered=True,
+         environment={"APLIB_THREADS": "per-cell"},
+         note="its threads call MPI, so `APLIB_THREADS=per-cell` is set", tolerance=1e-6,
          ignored=(r".*(?:time|Time|memory|Date|[Ss]tart|OMP|MPI|<<<|>>>).*", SECONDS), small=True),
-    Case("mpqc", "mpqc", "mpqc -o out.txt h2o.in", """
+    Case("mpqc", "mpqc", "mpqc h2o.in", """
         printf '%s\\n' 'molecule:' ' O 0.172 0.0 0.0' ' H 0.745 0.0 0.754' ' H 0.745 0.0 -0.754' 'optimize: no' \\
-          'checkpoint: no' 'method: HF' 'basis: STO-3G' >h2o.in""", output=False, files=("out.txt",), tolerance=1e-6,
+          'checkpoint: no' 'method: HF' 'basis: STO-3G' >h2o.in""", tolerance=1e-6,
          ranks=(2, 4), kept=r"energy|iter|n\(basis\)"),
     Case("nwchem", "nwchem-openmpi", "nwchem.openmpi h2o.nw", """
         cat >h2o.nw <<'END'
@@ -378,8 +384,8 @@ print elecEnergy solv end
 quit
 END""", unordered=True, ignored=(r".*(?:time|memory|MB|PID|Rank).*",), tolerance=1e-9, ranks=(2, 4)),
     Case("gyoto", "gyoto-bin", "gyoto --help", unordered=True, ranks=(2,)),
-    Case("dolfinx", "fenicsx-performance-tests", "dolfinx-scaling-test --problem_type poisson --ndofs 1000", ranks=(2,
-         4), ignored=(r".*(?:[Tt]ime|[Mm]emory|ZZZ|Date|UUID|Hash|\|).*",), tolerance=1e-5),
+    Case("dolfinx", "fenicsx-performance-tests", "dolfinx-scaling-test --problem_type poisson --ndofs 1000",
+         ranks=(2, 4), kept="norm|Problem type|Num processes", tolerance=1e-4),
     # Languages, tools
     Case("parform", "form", "parform in.frm", """
         cat >in.frm <<'END'
