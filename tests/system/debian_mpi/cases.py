@@ -302,7 +302,7 @@ end
 task scf energy
 END""", mpi="mpich", ranks=(2,), tolerance=1e-9, kept=r"Total SCF|One-electron|Two-electron|Nuclear rep"),
     Case("cp2k", "cp2k", "cp2k.psmp -i in.inp", f"cp {DOC}/cp2k/examples/H2O-hfx-1.inp in.inp", tolerance=1e-9,
-         ranks=(2, 4), environment={"CP2K_DATA_DIR": "/usr/share/cp2k"}, kept=r"ENERGY\||[Ee]nergy|[Dd]ensity"),
+         ranks=(2, 4), environment={"CP2K_DATA_DIR": "/usr/share/cp2k"}, kept=r"ENERGY\||Total energy|Overlap energy|Core Hamiltonian"),
     Case("bagel", "bagel", "BAGEL in.json", """
         cat >in.json <<'END'
 {"bagel": [{"title": "molecule", "basis": "svp", "df_basis": "svp-jkfit", "angstrom": true, "geometry": [
@@ -345,7 +345,6 @@ END""", tolerance=1e-6, ignored=(r".*(?:[Ee]lapsed|time for|s/step|took|\d s,|pr
           decomposePar -force >/dev/null; mkdir for$n; cp -r 0 constant system for$n; mv processor* for$n
         done""", more=("openfoam-examples",), tolerance=1e-6, kept=r"residual|Courant|continuity|internalField|^[-\d.e]+$", files=("for*/processor0/0.05/p",), environment={"WM_PROJECT_DIR":
              "/usr/share/openfoam", "FOAM_SIGFPE": "false"}),
-    Case("flow", "libopm-simulators-bin", "flow --help", unordered=True, ranks=(1,), kept="--"),
     Case("freefem", "freefem++", "FreeFem++-mpi -nw -v 0 in.edp", """
         cat >in.edp <<'END'
 mesh Th = square(20, 20);
@@ -385,7 +384,8 @@ quit
 END""", unordered=True, ignored=(r".*(?:time|memory|MB|PID|Rank).*",), tolerance=1e-9, ranks=(2, 4)),
     Case("gyoto", "gyoto-bin", "gyoto --help", unordered=True, ranks=(2,)),
     Case("dolfinx", "fenicsx-performance-tests", "dolfinx-scaling-test --problem_type poisson --ndofs 1000",
-         ranks=(2, 4), kept="norm|Problem type|Num processes", tolerance=1e-4),
+         ranks=(2, 4), kept="norm|Problem type|Num processes", tolerance=1e-4,
+         note="one of five runs as 4 cells ends by a signal in a thread of PT-Scotch, cause not found yet"),
     # Languages, tools
     Case("parform", "form", "parform in.frm", """
         cat >in.frm <<'END'

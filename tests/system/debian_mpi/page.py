@@ -10,7 +10,8 @@ TEXT = """\
 <!-- SPDX-License-Identifier: MIT -->
 # Debian's MPI programs as cells
 
-{date}: {programs} programs of {packages} packages, {right} with the answers that they give under Debian's mpirun.
+{date}, {runs} runs of each kind: {programs} programs of {packages} packages, {right} with the answers that they give
+under Debian's mpirun.
 
 Machine: {processor}, {cores} cores, {system}, {kernel}, {libc}.
 
@@ -90,8 +91,9 @@ def write(path, cache, cases, build):
     facts = machine.describe(build)
     text = TEXT.format(
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"), programs=len(found),
-        packages=len({case.package for case in found}), right=right, titles=" | ".join(titles),
-        rules=" | ".join("---" for _ in titles), rows="\n".join(rows), **{
+        packages=len({case.package for case in found}), right=right,
+        runs=min(entry["runs"] for entry in found.values()),
+        titles=" | ".join(titles), rules=" | ".join("---" for _ in titles), rows="\n".join(rows), **{
             key: facts[key] for key in ("processor", "cores", "system", "kernel", "libc")},
         notes="\n" + "\n".join(filter(None, notes)) + "\n" if any(notes) else "")
     path.write_text(markdown.wrapped(text), encoding="utf-8")
