@@ -302,7 +302,8 @@ end
 task scf energy
 END""", mpi="mpich", ranks=(2,), tolerance=1e-9, kept=r"Total SCF|One-electron|Two-electron|Nuclear rep"),
     Case("cp2k", "cp2k", "cp2k.psmp -i in.inp", f"cp {DOC}/cp2k/examples/H2O-hfx-1.inp in.inp", tolerance=1e-9,
-         ranks=(2, 4), environment={"CP2K_DATA_DIR": "/usr/share/cp2k"}, kept=r"ENERGY\||Total energy|Overlap energy|Core Hamiltonian"),
+         ranks=(2, 4), environment={"CP2K_DATA_DIR": "/usr/share/cp2k"},
+         kept=r"ENERGY\||Total energy|Overlap energy|Core Hamiltonian"),
     Case("bagel", "bagel", "BAGEL in.json", """
         cat >in.json <<'END'
 {"bagel": [{"title": "molecule", "basis": "svp", "df_basis": "svp-jkfit", "angstrom": true, "geometry": [
