@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // CoreSharing: whether others want the core of a thread that waits, found out by offering it.
 //
-// A thread that polls on a core of its own finds what it waits for soonest. Where more threads run than there are cores,
-// it keeps the one from running that would send. Nobody tells how many run: other processes come and go, as ranks that
-// are processes do. So a thread that has polled for some time offers its core (sched_yield). If that takes longer than
-// it takes when nobody wants the core, another thread has run, and from then on it offers the core after each look.
+// A thread that polls on a core of its own finds what it waits for soonest. Where more threads run than there are
+// cores, it keeps the one from running that would send. Nobody tells how many run: other processes come and go, as
+// ranks that are processes do. So a thread that has polled for some time offers its core (sched_yield). If that takes
+// longer than it takes when nobody wants the core, another thread has run, and from then on it offers the core after
+// each look.
 //
 // Pure logic: no clock and no system call. One thread uses it.
 #pragma once

@@ -4,14 +4,14 @@
 //   owner:  parker.announce(); if (there is work) parker.cancel(); else parker.sleep(timeout);
 //   waker:  publish the work; parker.wake_if_asleep();
 //
-// No wake-up is lost. The owner stores asleep, passes a fence, and looks for work again. The waker publishes work, passes
-// a fence, and loads the state. So either the owner sees the work, or the waker sees asleep:
+// No wake-up is lost. The owner stores asleep, passes a fence, and looks for work again. The waker publishes work,
+// passes a fence, and loads the state. So either the owner sees the work, or the waker sees asleep:
 //
 //   owner:  state = asleep    fence   look for work
 //   waker:  publish work      fence   look at state
 //
-// The owner could pay for both by membarrier, and a send would save some 5 ns. But membarrier interrupts every core that
-// runs a thread of the process, under one lock: where many threads wait often, that was half of all time.
+// The owner could pay for both by membarrier, and a send would save some 5 ns. But membarrier interrupts every core
+// that runs a thread of the process, under one lock: where many threads wait often, that was half of all time.
 //
 // A processor may also sleep elsewhere, where other events wake it, too (Network): announce(true), sleep there,
 // cancel(). Its waker then raises the alarm of the Os.

@@ -57,8 +57,8 @@ class SharedMemory {
 //   sleeper:  asleep = a new odd number     fence   look whether there is something to do, sleep
 //   waker:    publish an entry, or room     fence   look whether it is asleep, ring
 //
-// Either the sleeper sees what was published, or the waker sees that it is asleep. See cell/parker.hpp for why both pass
-// a fence of their own.
+// Either the sleeper sees what was published, or the waker sees that it is asleep. See cell/parker.hpp for why both
+// pass a fence of their own.
 
 /// Thread safety: any thread.
 class Bell {

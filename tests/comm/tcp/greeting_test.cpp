@@ -61,12 +61,11 @@ void talk(Greeting& a, Greeting& b) {
 }
 
 TEST(GreetingDeathTest, WorksWhileTheProcessEnds) {
-  EXPECT_EXIT(
-      {
-        hashes_at_exit = true;
-        std::exit(1);
-      },
-      testing::ExitedWithCode(7), "");
+  const auto ends = [] {
+    hashes_at_exit = true;
+    std::exit(1);
+  };
+  EXPECT_EXIT(ends(), testing::ExitedWithCode(7), "");
 }
 
 TEST(JobKey, GoesThroughItsText) {
