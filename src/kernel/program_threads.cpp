@@ -71,6 +71,8 @@ Threads admit_threads(const char* call) {
   return cell.has_threads && begin_threads(self, false) ? Threads::run : Threads::may_come;
 }
 
+bool is_process(const char* call) { return is_adopted(self_or_throw(call)); }
+
 std::uint32_t begin_calls(const char* call) {
   TaskControl& self = self_or_throw(call);
   self.cell->has_decided_on_threads = true;

@@ -22,6 +22,9 @@ enum class Threads : std::uint8_t {
 /// From now on, the threads that the calling task's program makes may call, too. Call from: task.
 [[nodiscard]] APLIB_API Threads admit_threads(const char* call);
 
+/// The calling task is an ordinary process, and no program that the machine has loaded. Call from: task.
+[[nodiscard]] APLIB_API bool is_process(const char* call);
+
 /// MPI begins on the calling task: threads that the program makes from now on call if it admits them. Returns the
 /// index of the program's main task. Call from: task.
 [[nodiscard]] APLIB_API std::uint32_t begin_calls(const char* call);

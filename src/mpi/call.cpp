@@ -26,15 +26,16 @@ namespace {
 std::string refusal(const Rank* rank) {
   if (rank == nullptr || rank->seen_phase() == Rank::Phase::before)
     return "it came from a thread before MPI_Init; call MPI_Init on the program's main thread first, or "
-           "MPI_Init_thread "
-           "on this one, and give each rank a thread of its own (--threads per-cell or APLIB_THREADS=per-cell)";
+           "MPI_Init_thread on this one, and give each rank a thread of its own (--threads per-cell or "
+           "APLIB_THREADS=per-cell)";
   if (rank->seen_phase() == Rank::Phase::finalized) return "it came after MPI_Finalize; end threads that call before";
   if (rank->thread_level >= MPI_THREAD_SERIALIZED)
     return "it came from a thread that was made in a function which MPI had called; make threads elsewhere";
   return fmt::format(
       "it came from a thread that the program made, and MPI_Init{} has provided {}; ask MPI_Init_thread "
       "for MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE, and give each rank a thread of its own "
-      "(--threads per-cell or APLIB_THREADS=per-cell)",
+      "(--threads per-cell or APLIB_THREADS=per-cell); a program that cannot be changed runs as processes "
+      "(--processes)",
       rank->thread_level == MPI_THREAD_SINGLE ? "" : "_thread",
       rank->thread_level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
 }
