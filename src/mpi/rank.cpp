@@ -280,8 +280,8 @@ void Rank::begin(const Call& call, int level) {
       thread_level = std::max(thread_level, provide_threads(call, level));
     }
   }
-  // Those MPIs serve such threads, so released programs have them (PT-Scotch's, MolDS's) and mean no harm. As cells they
-  // are refused: there PT-Scotch has failed now and then.
+  // Those MPIs serve such threads, so released programs have them (PT-Scotch's, MolDS's) and mean no harm. As cells
+  // they are refused: there PT-Scotch has failed now and then.
   if (!threads_may_call() && !first_thread && api::is_main_thread() && has_front_end() &&
       api::is_process(call.name())) {
     const api::Threads threads = api::admit_threads(call.name());
