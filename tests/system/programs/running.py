@@ -107,8 +107,7 @@ def alone(place, cells):
         own = place.folder / "dir" / str(cid)
         words = [f"../../{place.program}" if place.run.in_folder else f"./{place.program}"]
         words += [word.replace("{cid}", str(cid)) for word in place.run.arguments]
-        with open(own / place.run.stdin if place.run.stdin else os.devnull, "rb") as source, \
-             open(place.folder / "out" / str(cid), "wb") as out, open(place.folder / "err" / str(cid), "wb") as err:
+        with open(own / place.run.stdin if place.run.stdin else os.devnull, "rb") as source:
             run = subprocess.run(
                 words,
                 cwd=own if place.run.in_folder else place.folder,
@@ -116,9 +115,10 @@ def alone(place, cells):
                 check=False,
                 timeout=TIMEOUT_SECONDS,
                 stdin=source,
-                stdout=out,
-                stderr=err,
+                capture_output=True,  # by pipes, like the outputs of cells, because Fortran buffers if they are files
             )
+        (place.folder / "out" / str(cid)).write_bytes(run.stdout)
+        (place.folder / "err" / str(cid)).write_bytes(run.stderr)
         status = run.returncode if run.returncode >= 0 else 128 - run.returncode
         outcomes[cid] = place.outcome(cid, status)
     return outcomes
@@ -135,7 +135,6 @@ def together(place, cells, aprun, threads):
     if place.run.stdin:
         words += ["--input", f"dir/{{cid}}/{place.run.stdin}"]
     words += [*place.run.aprun, f"./{place.program}", *place.run.arguments]
-    # Files, like the outputs of the runs alone, because some programs (Fortran's) buffer if descriptor 2 is a file.
     log = place.folder / "aprun.txt"
     with open(log, "wb") as output, subprocess.Popen(
         words,
