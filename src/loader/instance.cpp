@@ -267,13 +267,9 @@ void Instance::destroy_image(const LoadedImage& image) {
     if (function != nullptr && function != reinterpret_cast<Function>(-1)) function();
   }
   if (image.file->fini() != 0) reinterpret_cast<Function>(image.base + image.file->fini())();
-}
-
-// Libstdc++ keeps memory for exceptions that are thrown when there is none, until the process ends. Its copy is freed
-// with what its image has said.
-void Instance::free_reserves(const LoadedImage& image) {
-  if (const Symbol* const found = image.file->find("_ZN9__gnu_cxx9__freeresEv"))
-    reinterpret_cast<void (*)()>(image.base + found->value)();
+  // Libstdc++ keeps memory for exceptions that are thrown when there is none, until the process ends.
+  if (const Symbol* const free = image.file->find("_ZN9__gnu_cxx9__freeresEv"))
+    reinterpret_cast<Function>(image.base + free->value)();
 }
 
 // On the last flow of the instance. What ended by _exit() or an exception runs no code any more, but what it has
@@ -297,10 +293,7 @@ void Instance::finish() {
     if (runs_handlers_) libc::end_plugins(*this);
     while (runs_handlers_ && constructed_ > 0) {
       const LoadedImage& image = images_[program_->initialization_order()[--constructed_]];
-      run_part([this, &image] {
-        destroy_image(image);
-        free_reserves(image);
-      });
+      run_part([this, &image] { destroy_image(image); });
     }
   } catch (...) {  // the machine stops
     show();

@@ -145,7 +145,6 @@ class Instance {
   /// Runs an image's constructors / destructors. Call from: a flow of the instance. Switches tasks: as they do.
   void construct_image(const LoadedImage& image);
   void destroy_image(const LoadedImage& image);
-  static void free_reserves(const LoadedImage& image);
 
  private:
   Instance() = default;

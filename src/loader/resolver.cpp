@@ -147,6 +147,12 @@ ProcessDatum process_datum(void* address) {
   return datum;
 }
 
+/// Thread-locals of libstdc++ that executables refer to at a fixed distance (initial-exec), which its copies have not.
+/// They mean something during a call of std::call_once only. So all use the process's.
+bool is_of_call_once(std::string_view name) noexcept {
+  return name == "_ZSt11__once_call" || name == "_ZSt15__once_callable";
+}
+
 /// Where the system keeps the thread-locals of `library`, for the calling thread; and their module number.
 struct SystemTls {
   std::size_t module = 0;
@@ -278,6 +284,9 @@ void Resolver::find_libraries() {
       });
       auto index = static_cast<std::uint32_t>(known - program_.images_.begin());
       if (known == program_.images_.end()) {
+        // The process's own, of which is_of_call_once() is.
+        if (library.file->is_named("libstdc++.so.6"))
+          program_.shared_.push_back({Sharing::shared, "libstdc++.so.6", nullptr, dlopen("libstdc++.so.6", RTLD_LAZY)});
         index = add(library.file, &files_[user]->requester);
       } else {
         enter_group(index);
@@ -575,6 +584,9 @@ Resolver::Target Resolver::look_up(std::uint32_t index, const Symbol& reference,
   }
   if (const libc::Binding* binding = libc::find_binding(reference.name); binding != nullptr && binding->precedes)
     return {Target::Kind::binding, 0, nullptr, binding, nullptr, nullptr};
+  if (is_of_call_once(reference.name)) {
+    if (Target found = look_up_in_process(reference); found.kind != Target::Kind::none) return found;
+  }
   for (const std::uint32_t i : scope_) {
     if (skip_program && i == index) continue;
     if (Target found = in_image(i); found.kind != Target::Kind::none) return found;

@@ -26,7 +26,25 @@
 #include "loader/program.hpp"
 #include "memory/slot.hpp"
 
+#if APLIB_ASAN
+#include <sanitizer/lsan_interface.h>
+#endif
+
 namespace aplib::loader::test {
+
+/// While it lives, what this thread allocates is no leak. A program and its libraries leave things to the end of their
+/// process, and LeakSanitizer looks when the instance that points to them has gone.
+struct MayLeaveMemory {
+#if APLIB_ASAN
+  MayLeaveMemory() { __lsan_disable(); }
+  ~MayLeaveMemory() { __lsan_enable(); }
+#else
+  MayLeaveMemory() {}
+  ~MayLeaveMemory() {}
+#endif
+  MayLeaveMemory(const MayLeaveMemory&) = delete;
+  MayLeaveMemory& operator=(const MayLeaveMemory&) = delete;
+};
 
 /// RecordingHost::fail throws this if there is no program to leave.
 struct MachineFailed : std::runtime_error {

@@ -70,6 +70,7 @@ class Input : public testing::Test {
 
   Workshop shop_;
   int number_ = 0;
+  MayLeaveMemory lines_;
 };
 
 TEST_F(Input, OfAnyKindLetsOthersRun) {

@@ -27,6 +27,7 @@ class IostreamTest : public testing::Test {
   Workshop shop_;
 
  private:
+  MayLeaveMemory libstdcxx_;
   int count_ = 0;
 };
 

@@ -4,10 +4,7 @@
 
 #include "compile.hpp"
 #include "journal.hpp"
-
-#if APLIB_ASAN
-#include <sanitizer/lsan_interface.h>
-#endif
+#include "running.hpp"
 
 namespace aplib::loader::test {
 namespace {
@@ -19,15 +16,6 @@ class OpenMp : public testing::Test {
       GTEST_SKIP()
           << "needs a build without ThreadSanitizer: it does not see how libgomp's threads wait for each other";
     if (!shop_.knows({"-fopenmp"})) GTEST_SKIP() << "needs OpenMP";
-#if APLIB_ASAN
-    __lsan_disable();  // libgomp leaves what it has to the end of the process
-    disabled_ = true;
-#endif
-  }
-  void TearDown() override {
-#if APLIB_ASAN
-    if (disabled_) __lsan_enable();
-#endif
   }
   std::shared_ptr<const Program> c(const std::string& text) {
     return Program::load(shop_.compile(journal_prologue + "#include <stdint.h>\n#include <omp.h>\n" + text,
@@ -36,7 +24,7 @@ class OpenMp : public testing::Test {
 
  private:
   Workshop shop_;
-  [[maybe_unused]] bool disabled_ = false;
+  MayLeaveMemory libgomp_;
 };
 
 TEST_F(OpenMp, RegionsUseGlobalsAndThreadprivateDataOfTheirInstance) {
