@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -65,7 +67,20 @@ class RecordingHost : public CellServices {
     }
   }
   ~RecordingHost() override {
+    // Threads that libraries keep end a little after their program, and tell us last.
+    std::unique_lock lock(mutex_);
+    gone_.wait_for(lock, std::chrono::seconds(10), [this] { return instances_ == 0; });
     if (input_ >= 0) ::close(input_);
+  }
+
+  void instance_begins() override {
+    const std::lock_guard lock(mutex_);
+    ++instances_;
+  }
+  void instance_gone() noexcept override {
+    const std::lock_guard lock(mutex_);
+    --instances_;
+    gone_.notify_all();  // under the lock: afterwards we may be gone, too
   }
 
   std::string name() override { return name_; }
@@ -103,6 +118,8 @@ class RecordingHost : public CellServices {
 
  private:
   std::mutex mutex_;
+  std::condition_variable gone_;
+  int instances_ = 0;
   std::string name_;
   int input_ = -1;
 };
