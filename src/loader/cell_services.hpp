@@ -50,7 +50,8 @@ class CellServices {
 
   /// Null: there is none. Call from: any flow or thread, while the machine lives.
   virtual Cell* cell() noexcept { return nullptr; }
-  /// The program is about to run on several threads. Call from: a flow of the program.
+  /// The program is about to run on several threads. `ask`: one of them may be the first to call MPI, and wants to be
+  /// admitted. Call from: a flow of the program.
   virtual void begin_threads(bool /*ask*/) {}
 
   /// The stack of the calling flow, which grows from `top` down to `low`; empty: it is its thread's. Call from: a flow

@@ -147,10 +147,13 @@ ProcessDatum process_datum(void* address) {
   return datum;
 }
 
-/// Thread-locals of libstdc++ that executables refer to at a fixed distance (initial-exec), which its copies have not.
-/// They mean something during a call of std::call_once only. So all use the process's.
-bool is_of_call_once(std::string_view name) noexcept {
-  return name == "_ZSt11__once_call" || name == "_ZSt15__once_callable";
+/// What libstdc++ keeps for each thread, of which every instance uses the process's. Which exceptions are thrown and
+/// caught goes with the task, so tasks switch that. Executables refer to the thread-locals of std::call_once at a fixed
+/// distance (initial-exec), which a copy has not; they mean something during that call only.
+bool is_of_thread_in_cxx(std::string_view name) noexcept {
+  static constexpr std::array<std::string_view, 4> names{"__cxa_get_globals", "__cxa_get_globals_fast",
+                                                         "_ZSt11__once_call", "_ZSt15__once_callable"};
+  return std::ranges::find(names, name) != names.end();
 }
 
 /// Where the system keeps the thread-locals of `library`, for the calling thread; and their module number.
@@ -284,7 +287,7 @@ void Resolver::find_libraries() {
       });
       auto index = static_cast<std::uint32_t>(known - program_.images_.begin());
       if (known == program_.images_.end()) {
-        // The process's own, of which is_of_call_once() is.
+        // For is_of_thread_in_cxx().
         if (library.file->is_named("libstdc++.so.6"))
           program_.shared_.push_back({Sharing::shared, "libstdc++.so.6", nullptr, dlopen("libstdc++.so.6", RTLD_LAZY)});
         index = add(library.file, &files_[user]->requester);
@@ -582,9 +585,7 @@ Resolver::Target Resolver::look_up(std::uint32_t index, const Symbol& reference,
       (reference.binding == STB_LOCAL || program_.images_[index].file->binds_symbolically() || index == 0)) {
     return {Target::Kind::image, index, &reference, nullptr, nullptr, nullptr};
   }
-  if (const libc::Binding* binding = libc::find_binding(reference.name); binding != nullptr && binding->precedes)
-    return {Target::Kind::binding, 0, nullptr, binding, nullptr, nullptr};
-  if (is_of_call_once(reference.name)) {
+  if (is_of_thread_in_cxx(reference.name)) {
     if (Target found = look_up_in_process(reference); found.kind != Target::Kind::none) return found;
   }
   for (const std::uint32_t i : scope_) {

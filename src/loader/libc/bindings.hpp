@@ -34,9 +34,7 @@ struct Binding {
   /// Datum: the program has room for it. Called before any place is asked for.
   void (*give_room)(Instance&, void* room) = nullptr;
   std::size_t bytes = 0;  ///< Datum: of the room.
-  /// Bound even where a library of the program defines the name.
-  bool precedes = false;
-  bool of_heap = false;  ///< Bound only into programs whose heap is in the slot or counted: Program::binds().
+  bool of_heap = false;   ///< Bound only into programs whose heap is in the slot or counted: Program::binds().
 
   template <class R, class... Args>
   static Binding of(std::string_view name, R (*function)(Args...)) noexcept {

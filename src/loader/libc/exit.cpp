@@ -4,8 +4,6 @@
 // Frames of the program stay as they are when exit() runs handlers, as C requires: handlers may use what main() had on
 // its stack. If other flows of the instance still run, the handlers wait for the last of them (Instance::finish),
 // because they destroy what those flows use.
-#include <cxxabi.h>
-
 #include <csignal>
 #include <cstdlib>
 #include <deque>
@@ -259,14 +257,6 @@ int bound_cxa_thread_atexit(void (*function)(void*), void* argument, void* dso) 
   return 0;
 }
 
-/// Each instance has its own libstdc++, which asks us for what the process keeps for each thread: tasks switch that.
-template <auto function>
-Binding exceptions(std::string_view name) {
-  Binding binding = Binding::of(name, function);
-  binding.precedes = true;
-  return binding;
-}
-
 }  // namespace
 
 std::span<const Binding> exit_bindings() {
@@ -284,8 +274,6 @@ std::span<const Binding> exit_bindings() {
       Binding::of("__cxa_finalize", bound_cxa_finalize),
       Binding::of("__cxa_thread_atexit_impl", bound_cxa_thread_atexit),
       Binding::of("__cxa_thread_atexit", bound_cxa_thread_atexit),
-      exceptions<abi::__cxa_get_globals>("__cxa_get_globals"),
-      exceptions<abi::__cxa_get_globals_fast>("__cxa_get_globals_fast"),
   };
   return table;
 }

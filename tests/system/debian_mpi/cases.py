@@ -33,6 +33,20 @@ awk 'BEGIN { srand(7); t = 12; n = 400; print " " t, n; for (j = 0; j < n; j++) 
 awk 'NR > 1 { print ">" $1; print $2 }' a.phy >a.fasta
 """
 
+NWCHEM_WATER = """
+        cat >h2o.nw <<'END'
+start h2o
+geometry units angstrom
+ O 0.0 0.0 0.0
+ H 0.757 0.586 0.0
+ H -0.757 0.586 0.0
+end
+basis
+ * library sto-3g
+end
+task scf energy
+END"""
+
 CASES = [
     # Linear algebra
     Case("hpcc", "hpcc", "hpcc", f"""
@@ -274,32 +288,10 @@ END""", output=False, files=("t.abo",), tolerance=1e-4, ranks=(2, 4), ignored=(
         printf '%s\\n' 'molecule:' ' O 0.172 0.0 0.0' ' H 0.745 0.0 0.754' ' H 0.745 0.0 -0.754' 'optimize: no' \\
           'checkpoint: no' 'method: HF' 'basis: STO-3G' >h2o.in""", tolerance=1e-6,
          ranks=(2, 4), kept=r"energy|iter|n\(basis\)"),
-    Case("nwchem", "nwchem-openmpi", "nwchem.openmpi h2o.nw", """
-        cat >h2o.nw <<'END'
-start h2o
-geometry units angstrom
- O 0.0 0.0 0.0
- H 0.757 0.586 0.0
- H -0.757 0.586 0.0
-end
-basis
- * library sto-3g
-end
-task scf energy
-END""", ranks=(2, 4), tolerance=1e-9, kept=r"Total SCF|One-electron|Two-electron|Nuclear rep"),
-    Case("nwchem-mpich", "nwchem-mpich", "nwchem.mpich h2o.nw", """
-        cat >h2o.nw <<'END'
-start h2o
-geometry units angstrom
- O 0.0 0.0 0.0
- H 0.757 0.586 0.0
- H -0.757 0.586 0.0
-end
-basis
- * library sto-3g
-end
-task scf energy
-END""", mpi="mpich", ranks=(2,), tolerance=1e-9, kept=r"Total SCF|One-electron|Two-electron|Nuclear rep"),
+    Case("nwchem", "nwchem-openmpi", "nwchem.openmpi h2o.nw", NWCHEM_WATER, ranks=(2, 4), tolerance=1e-9,
+         kept=r"Total SCF|One-electron|Two-electron|Nuclear rep"),
+    Case("nwchem-mpich", "nwchem-mpich", "nwchem.mpich h2o.nw", NWCHEM_WATER, mpi="mpich", ranks=(2,), tolerance=1e-9,
+         kept=r"Total SCF|One-electron|Two-electron|Nuclear rep"),
     Case("cp2k", "cp2k", "cp2k.psmp -i in.inp", f"cp {DOC}/cp2k/examples/H2O-hfx-1.inp in.inp", tolerance=1e-9,
          ranks=(2, 4), environment={"CP2K_DATA_DIR": "/usr/share/cp2k"},
          kept=r"ENERGY\||Total energy|Overlap energy|Core Hamiltonian"),

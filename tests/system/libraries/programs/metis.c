@@ -5,21 +5,11 @@
 
 #include "stress.h"
 
-enum { SIDE = 40, NODES = SIDE * SIDE };
+enum { SIDE = 40 };
+typedef idx_t Number;
+#include "grid.h"
 
-static idx_t begins[NODES + 1], edges[4 * NODES], parts[NODES];
-
-static void grid(void) {
-  idx_t n = 0;
-  for (int i = 0; i < NODES; ++i) {
-    begins[i] = n;
-    if (i >= SIDE) edges[n++] = i - SIDE;
-    if (i % SIDE > 0) edges[n++] = i - 1;
-    if (i % SIDE < SIDE - 1) edges[n++] = i + 1;
-    if (i + SIDE < NODES) edges[n++] = i + SIDE;
-  }
-  begins[NODES] = n;
-}
+static idx_t parts[NODES];
 
 static idx_t cut(void) {
   idx_t count = 0;

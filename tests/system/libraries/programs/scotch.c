@@ -7,21 +7,11 @@
 
 #include "stress.h"
 
-enum { SIDE = 30, NODES = SIDE * SIDE };
+enum { SIDE = 30 };
+typedef SCOTCH_Num Number;
+#include "grid.h"
 
-static SCOTCH_Num begins[NODES + 1], edges[4 * NODES], parts[NODES], order[NODES];
-
-static void grid(void) {
-  SCOTCH_Num n = 0;
-  for (int i = 0; i < NODES; ++i) {
-    begins[i] = n;
-    if (i >= SIDE) edges[n++] = i - SIDE;
-    if (i % SIDE > 0) edges[n++] = i - 1;
-    if (i % SIDE < SIDE - 1) edges[n++] = i + 1;
-    if (i + SIDE < NODES) edges[n++] = i + SIDE;
-  }
-  begins[NODES] = n;
-}
+static SCOTCH_Num parts[NODES], order[NODES];
 
 int main(int argc, char** argv) {
   begin(&argc, &argv);
