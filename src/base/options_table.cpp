@@ -426,8 +426,7 @@ constexpr std::array rows{
         print_stack_size<&Options::send_limit_bytes>},
     OptionRow{{"send-wait", "APLIB_SEND_WAIT", "TIME", "60s", "time", "100ms .. 3600s",
                "How long a send at send-limit or unread-limit waits while nothing is taken; then it is an error. Those "
-               "of MPI "
-               "go on without: their limits yield.",
+               "of MPI go on without: their limits yield.",
                "comm"},
               apply_wait<&Options::send_wait>,
               print_wait<&Options::send_wait>},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the operating system gives for sleeping: futex. Linux only.
+// What the operating system gives for waiting: futex and sched_yield. Linux only.
 //
 // Threads of the runtime's own: they block all signals but faults, so that handlers run on threads that carry cells, or
 // on the main one.

@@ -19,7 +19,6 @@
 #include <cstring>
 #include <cwchar>
 #include <mutex>
-#include <new>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -352,8 +351,6 @@ ssize_t own_getline(char** line, std::size_t* room, std::FILE* file) {
 ssize_t own_getdelim(char** line, std::size_t* room, int delimiter, std::FILE* file) {
   return read_delimited(HeapCaller(__builtin_return_address(0)), line, room, delimiter, file);
 }
-
-// --- new and delete
 
 }  // namespace
 

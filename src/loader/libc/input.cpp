@@ -112,6 +112,13 @@ std::size_t take(Instance& instance, std::FILE* file, char* bytes, std::size_t c
   return done;
 }
 
+/// fread() of bytes.
+std::size_t read_stream(std::FILE* file, void* bytes, std::size_t count) {
+  Instance* const instance = count <= bytes_at_hand(file) ? nullptr : waiting_for_more(file);
+  if (instance == nullptr) return std::fread(bytes, 1, count, file);
+  return take(*instance, file, static_cast<char*>(bytes), count, EOF);
+}
+
 /// The buffer has all that fgets() or getdelim() asks for.
 bool has_line(const std::FILE* file, std::size_t room, int delimiter) noexcept {
   const std::size_t count = bytes_at_hand(file);
@@ -215,12 +222,6 @@ char* own_bounded_line(char* buffer, std::size_t room) {
 }  // namespace
 
 int next_byte(std::FILE* file) { return one_byte<std::getc>(file); }
-
-std::size_t read_stream(std::FILE* file, void* bytes, std::size_t count) {
-  Instance* const instance = count <= bytes_at_hand(file) ? nullptr : waiting_for_more(file);
-  if (instance == nullptr) return std::fread(bytes, 1, count, file);
-  return take(*instance, file, static_cast<char*>(bytes), count, EOF);
-}
 
 bool line_may_wait(std::FILE* file, int delimiter) {
   return !has_line(file, static_cast<std::size_t>(-1), delimiter) && waiting_for_more(file) != nullptr;

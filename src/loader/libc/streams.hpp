@@ -117,9 +117,8 @@ void stop_stdio(Instance& instance);
 // As libc's, but where bytes are to come that nobody has sent yet, other tasks run meanwhile. `file`: any of the
 // program's. Call from: a flow of the instance, or a thread, which blocks.
 
-/// getc() and fread().
+/// getc().
 int next_byte(std::FILE* file);
-std::size_t read_stream(std::FILE* file, void* bytes, std::size_t count);
 /// getdelim() would have to wait, or might.
 bool line_may_wait(std::FILE* file, int delimiter);
 /// What getdelim() reads, when line_may_wait(). False: nothing.

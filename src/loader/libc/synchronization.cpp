@@ -18,13 +18,8 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <memory>
-#include <mutex>
-#include <system_error>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "base/os/thread.hpp"
