@@ -255,6 +255,7 @@ class Here(PoolTest):
         self.assertEqual(self.run_it("apctl", "up", "p").stdout, "pool p: 1 host stands ready; repaired: 1\n")
         self.check_runs()
         os.kill(processes("apkeeper")[0], signal.SIGKILL)
+        self.hosts(status=1)  # one whose end comes after "down" has obeyed
         self.run_it("apctl", "down", "p", status=1)
         left = self.socket()
         self.up()
