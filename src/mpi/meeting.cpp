@@ -118,11 +118,15 @@ void Meeting::publish() noexcept {
 
 // ---------------------------------------------------------------- arriving
 
-void Meeting::arrive(bool waits) {
+void Meeting::arrive() {
   if (!has_shown_) sign();
   own_.progress.store(Board::arrived_in(episode_), std::memory_order_release);  // release: all that we did
   if (!board_.has_few_ranks()) arrive_in_line();
-  api::stir(*self_, waits);
+}
+
+void Meeting::arrive_and_wake() {
+  arrive();
+  api::stir(*self_, true);
 }
 
 void Meeting::arrive_in_line() const {
@@ -143,7 +147,8 @@ void Meeting::arrive_in_line() const {
 
 void Meeting::leave() {
   stop_reading();
-  arrive(false);
+  arrive();
+  api::stir(*self_, false);
 }
 
 void Meeting::wait(Awaited& awaited) { resume(collective_.wait(*self_, awaited), awaited); }
@@ -156,7 +161,8 @@ bool Meeting::seems_complete(std::uint64_t episode) const noexcept {
 }
 
 // The first rank on each processor that sees an episode complete makes the others there ready: other processors may
-// take them over.
+// take them over. It also wakes processors that sleep, which arrivals need not, then: of those that go to sleep before
+// they have seen an episode complete, the last one to announce it looks once more after all others' arrivals.
 Board::Place& Meeting::complete(std::uint64_t episode) {
   if (!seems_complete(episode)) {
     AllArrived all(*this, episode);
@@ -172,7 +178,7 @@ Board::Place& Meeting::note_complete(std::uint64_t episode) {
     here.complete = episode + 1;
     here.usually = here.arrived - here.arrived_before;
     here.arrived_before = here.arrived;
-    api::look_again(*self_);
+    api::stir(*self_, false);
   }
   return here;
 }
@@ -187,7 +193,7 @@ void Meeting::agree(Board::Place& here) const {
 }
 
 void Meeting::arrive_and_help() {
-  arrive();
+  arrive_and_wake();
   AllTaken all(*this);
   if (!all.holds()) wait(all);
   wait_for_all();

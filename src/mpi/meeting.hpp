@@ -53,8 +53,11 @@ class Meeting {
   /// Without a copy.
   void show(const Given& given);
 
-  /// Arrives. `waits`: and goes on to wait_for_all().
-  void arrive(bool waits = true);
+  /// Arrives, and goes on to wait_for_all() or end_when_complete() at once: processors that sleep are woken when all
+  /// have arrived.
+  void arrive();
+  /// The same, but does something else first, or others wait for what it has shown: wakes processors that sleep.
+  void arrive_and_wake();
   /// Arrives, and does not wait.
   void leave();
   /// Until all have arrived. Fails if they disagree.
@@ -169,7 +172,7 @@ class Meeting {
   template <class Meanwhile>
   void part(const Meanwhile& meanwhile) {
     begin_next();
-    arrive();
+    arrive_and_wake();
     meanwhile();
     wait_for_all();
   }

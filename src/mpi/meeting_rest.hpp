@@ -93,6 +93,7 @@ class Meeting::Rest final : public PendingCall::Rest {
 template <class End>
 void Meeting::end_when_complete(const End& end) {
   if (collective_.is_brief() && !seems_complete(episode_)) {
+    api::stir(*self_, true);  // the caller does something else first
     const auto agree_first = [end](Meeting& meeting) {
       meeting.agree(meeting.note_complete(meeting.episode_));
       end(meeting);
