@@ -182,7 +182,8 @@ void Domain::begun(Cell& cell) noexcept {
 }
 
 void Domain::wake_carriers() noexcept {
-  for (std::uint32_t p = 0; p < carriers; ++p) processors[p]->parker().wake_if_asleep();
+  const Clock::time_point began = os.now();
+  for (std::uint32_t p = 0; p < carriers; ++p) processors[p]->parker().wake_if_asleep(began);
 }
 
 void Domain::publish_processors() {

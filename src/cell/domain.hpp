@@ -22,6 +22,7 @@
 #include "cell/buffer_pool.hpp"
 #include "cell/cell.hpp"
 #include "cell/parker.hpp"
+#include "cell/wake_cost.hpp"
 
 namespace aplib {
 
@@ -124,6 +125,7 @@ struct Domain {
   bool has_host = false;
   std::uint32_t host_id = 4096;  ///< What users call the host cell.
   std::chrono::nanoseconds poll_time{};
+  bool learns_poll_time = false;        ///< That is only what to begin with.
   std::unique_ptr<HeapFile> heap_file;  ///< Of the cells' heaps, where other processes can map them. Else null.
   std::vector<Cell*> cells;             ///< cell_count, and the host at [cell_count].
   std::vector<std::unique_ptr<Cell>> owned_cells;
@@ -154,6 +156,7 @@ struct Domain {
   bool start_at_once = false;
 
   // Any processor.
+  alignas(cache_pair_bytes) WakeCost wake_cost;
   alignas(cache_pair_bytes) std::atomic<bool> stopping{false};
   SendGate<> send_gate;
   /// Messages of MPI have waited for room in vain: until there is some, they go without.

@@ -125,19 +125,27 @@ void Idle::pause() noexcept {
   }
 }
 
+// The host program has no core of its own, so it does not poll. What wake-ups cost where threads wait for a core is not
+// their own cost.
+std::chrono::nanoseconds Idle::poll_time() const noexcept {
+  if (here_.is_host()) return std::chrono::nanoseconds(0);
+  return domain_.learns_poll_time && !sharing_.is_shared() ? domain_.wake_cost.poll_time() : domain_.poll_time;
+}
+
 TaskControl* Idle::await_ready(TaskControl* self) noexcept {
-  // The host program has no core of its own, so it does not poll.
-  const std::chrono::nanoseconds poll_time = here_.is_host() ? std::chrono::nanoseconds(0) : domain_.poll_time;
+  const bool polls = !here_.is_host() && domain_.poll_time.count() != 0;
   std::uint32_t spins = 0;
   Clock::time_point start{};
   Clock::time_point last_move{};  // the polling time runs from here,
   Clock::duration others{};       // without the time for which others have had the core
   std::uint64_t arrivals_seen = network_ != nullptr ? network_->arrivals() : 0;
   bool asked_network = false;
+  bool has_slept = false;
   while (true) {
+    const bool offers = sharing_.is_shared() && polls;  // after each look at everything
     here_.poll();
-    if (network_ != nullptr && (network_lately_ != 0 || spins % spins_per_network_poll == 0) && ready_.empty() &&
-        (asked_network = here_.poll_network())) {
+    if (network_ != nullptr && (offers || network_lately_ != 0 || spins % spins_per_network_poll == 0) &&
+        ready_.empty() && (asked_network = here_.poll_network())) {
       // A large message is under way. Sleeping now would cost a wake-up for each piece of it.
       if (const std::uint64_t arrivals = network_->arrivals(); arrivals != arrivals_seen) {
         if (ready_.empty()) here_.poll();
@@ -158,9 +166,8 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     }
     if (self == nullptr && domain_.over.load(std::memory_order_acquire)) break;  // acquire: what the last cell wrote
     if (here_.is_wanted()) break;
-    const bool offers = sharing_.is_shared() && poll_time.count() != 0;
     if (network_lately_ == 0 && !offers) pause();  // else the system calls are pause enough
-    if (++spins % spins_per_clock_look != 0 && poll_time.count() != 0 && !offers) continue;
+    if (++spins % spins_per_clock_look != 0 && polls && !offers) continue;
     const Clock::time_point now = Clock::now();
     if (start == Clock::time_point{}) start = now;
     if (last_move == Clock::time_point{}) {
@@ -171,9 +178,11 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     expire_timers(now);
     if (!ready_.empty()) break;
     if (now - start >= idle_before_asking) show_idle(start);
-    if (now - last_move - others >= poll_time || others >= shared_poll_max * poll_time) {
+    const std::chrono::nanoseconds polling = poll_time();
+    if (now - last_move - others >= polling || others >= shared_poll_max * polling) {
       show_idle(start);
       park();
+      has_slept = true;
       if (!ready_.empty()) break;
     } else if (sharing_.is_due(start, now)) {
       others += offer_core(now);
@@ -183,6 +192,7 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     coarse_now_ = Clock::now();
     if (self != nullptr) self->cell->waiting += coarse_now_ - start;
     show_busy(coarse_now_);
+    if (!has_slept && domain_.learns_poll_time) domain_.wake_cost.polled_for(coarse_now_ - last_move - others);
   }
   if (network_ != nullptr && !asked_network) here_.look_after_network();
   return ready_.pop();
@@ -239,6 +249,10 @@ void Idle::park() noexcept {
            domain_.over.load(std::memory_order_acquire);  // acquire: what the last cell wrote
   };
   const bool slept = sleep_unless(parker_, in_network, look, [&] { sleep(in_network, held); });
+  if (slept && domain_.learns_poll_time && !sharing_.is_shared()) {
+    if (const Clock::time_point began = parker_.waker_began(); began != Clock::time_point{})
+      domain_.wake_cost.woken_after(Clock::now() - began);
+  }
   if (in_network) {
     network_->end_wait();
   } else if (slept && network_ != nullptr) {

@@ -160,6 +160,7 @@ class Idle {
 
   static constexpr std::uint32_t vain_looks_per_clock_look = 16;
 
+  [[nodiscard]] std::chrono::nanoseconds poll_time() const noexcept;
   void offer_core_in_loop() noexcept;
   Clock::duration offer_core(Clock::time_point now) noexcept;
   void park() noexcept;

@@ -18,6 +18,8 @@
 //
 // Invariants: (1) only the owner changes awake to asleep; (2) an exchange changes asleep to awake, so exactly one side
 // does it.
+//
+// Wakers leave the time at which they began, for WakeCost.
 #pragma once
 
 #include <atomic>
@@ -40,6 +42,7 @@ struct ParkerOs {
     os::futex_wait(word, expected, timeout);
   }
   void wake(std::atomic<std::uint32_t>& word) const noexcept { os::futex_wake(word); }
+  [[nodiscard]] std::chrono::steady_clock::time_point now() const noexcept { return std::chrono::steady_clock::now(); }
 
   /// Wakes a processor that sleeps elsewhere. Set before any processor runs. Async-signal-safe.
   void (*raise_alarm)(void*) = nullptr;
@@ -54,10 +57,13 @@ class Parker {
   static constexpr std::uint32_t asleep = 1;
   static constexpr std::uint32_t asleep_elsewhere = 2;
 
+  using Time = std::chrono::steady_clock::time_point;
+
   explicit Parker(const Os& os) : os_(os) {}
 
   /// Owner: announces that it is about to sleep. It must look for work once more afterwards.
   void announce(bool elsewhere = false) noexcept {
+    waker_began_.store(Time{}, std::memory_order_relaxed);                           // a hint
     state_.store(elsewhere ? asleep_elsewhere : asleep, std::memory_order_relaxed);  // ordered by the fence
     os_.sleeper_fence();
   }
@@ -77,11 +83,16 @@ class Parker {
   }
 
   /// Waker: wakes the owner if it sleeps. True: this call woke it. While the owner is awake the call is one load of a
-  /// line that rarely changes. REQUIRES: the work is published. Async-signal-safe.
-  bool wake_if_asleep() noexcept {
+  /// line that rarely changes. `began`: when the waker did, if this is not the first one that it wakes. REQUIRES: the
+  /// work is published. Async-signal-safe.
+  bool wake_if_asleep(Time began = {}) noexcept {
     os_.waker_fence();
     if (state_.load(std::memory_order_relaxed) == awake) [[likely]]
-      return false;  // the exchange below decides
+      return false;                           // the exchange below decides
+    if constexpr (requires { os_.now(); }) {  // a model may do without
+      if (began == Time{}) began = os_.now();
+      waker_began_.store(began, std::memory_order_relaxed);  // a hint
+    }
     const std::uint32_t was =
         state_.exchange(awake, std::memory_order_release);  // release: pairs with sleep(), cancel()
     if (was == awake) return false;
@@ -95,11 +106,15 @@ class Parker {
     return true;
   }
 
+  /// Owner: when the one that has woken it began; zero: nobody has. A hint.
+  [[nodiscard]] Time waker_began() const noexcept { return waker_began_.load(std::memory_order_relaxed); }
+
   /// Anyone: the owner sleeps, and nobody has woken it. A hint, unless all processors are known to sleep.
   [[nodiscard]] bool is_asleep() const noexcept { return state_.load(std::memory_order_acquire) != awake; }
 
  private:
   const Os& os_;
+  std::atomic<Time> waker_began_{};
   alignas(cache_pair_bytes) Atom<std::uint32_t> state_{awake};
 };
 
