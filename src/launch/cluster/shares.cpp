@@ -278,7 +278,6 @@ std::vector<CpuShare> share_cpus(const std::vector<CpuUser>& users) {
 void apply_share(Options& options, const CpuShare& share) {
   if (share.threads != 0 && options.threads == Options::threads_auto && !share.alone) options.threads = share.threads;
   if (!share.alone) options.bind = false;
-  if (!share.alone && !options.poll_time) options.poll_time = std::chrono::nanoseconds(0);
 }
 
 }  // namespace aplib::launch::cluster

@@ -57,8 +57,7 @@ struct CpuShare {
 /// enough. Otherwise they share them, with a thread each. Different sets of CPUs are somebody's choice and stay.
 [[nodiscard]] std::vector<CpuShare> share_cpus(const std::vector<CpuUser>& users);
 
-/// Applies a share to a process: no binding to cores that others also use, and no polling there unless the user wants
-/// it.
+/// Applies a share to a process: no binding to cores that others also use.
 void apply_share(Options& options, const CpuShare& share);
 
 }  // namespace aplib::launch::cluster
