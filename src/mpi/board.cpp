@@ -67,8 +67,14 @@ bool Board::is_complete(std::uint64_t episode) const noexcept {
 }
 
 // Who reads on our own processor does not run now. A copy takes no longer than its bytes.
-void Board::close(std::uint32_t processor) noexcept {
-  is_closed_.store(true, std::memory_order_relaxed);
+void Board::close(std::uint32_t processor, int ended, std::uint64_t episode) noexcept {
+  if (!is_closing_.exchange(true, std::memory_order_relaxed)) {  // relaxed: only one wins
+    ended_ = ended;
+    failed_in_ = episode;
+    is_closed_.store(true, std::memory_order_release);  // release: why
+  }
+  for (SpinWait spin; !is_closed_.load(std::memory_order_relaxed); spin.pause()) {  // relaxed: the fence orders it
+  }
   std::atomic_thread_fence(std::memory_order_seq_cst);  // the store before the looks; pairs with begin_reading()
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     const std::atomic<std::uint32_t>& reading = slots_[rank].reading;

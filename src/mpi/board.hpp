@@ -147,14 +147,20 @@ class Board {
   /// It has no lines.
   [[nodiscard]] bool has_few_ranks() const noexcept { return ranks_ <= few_ranks_max; }
   [[nodiscard]] bool is_complete(std::uint64_t episode) const noexcept;
-  void close(std::uint32_t processor) noexcept;
+  /// A rank on this processor cannot wait any longer: in this episode the rank `ended` will not arrive (-1: the machine
+  /// stops).
+  void close(std::uint32_t processor, int ended, std::uint64_t episode) noexcept;
 
   const std::uint32_t ranks_;
   std::unique_ptr<Slot[]> slots_;
   std::unique_ptr<Line[]> lines_;
   std::unique_ptr<Place[]> places_;
   std::atomic<std::uint32_t> line_count_{0};
+  std::atomic<bool> is_closing_{false};
   std::atomic<bool> is_closed_{false};
+  // Once it is closed: why.
+  int ended_ = -1;
+  std::uint64_t failed_in_ = 0;
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> holders_;
 };
 

@@ -61,8 +61,12 @@ class Meeting::AllTaken final : public AllArrived {
 
 // ---------------------------------------------------------------- begin and end
 
-void Meeting::fail_closed() {
-  fail(MPI_ERR_OTHER, "an earlier call of the communicator has failed, because a rank has ended without it");
+// Whoever sees it first ends the run, so all know the reason.
+void Meeting::fail_closed() const {
+  std::atomic_thread_fence(std::memory_order_acquire);  // pairs with Board::close()
+  if (board_.ended_ == -1) fail(MPI_ERR_OTHER, "the machine stops");
+  fail(MPI_ERR_OTHER, fmt::format("rank {} has ended without {}", board_.ended_,
+                                  episode_ <= board_.failed_in_ ? "this call" : "an earlier call of the communicator"));
 }
 
 void Meeting::begin_next() noexcept {
@@ -275,7 +279,7 @@ void Meeting::begin_reading() {
   own_.reading.store(api::processor(*self_) + 1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // the store before the look; pairs with Board::close()
   if (board_.is_closed_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: the fence orders it
-    fail(MPI_ERR_OTHER, "another rank has failed in this call");
+    fail_closed();
 }
 
 void Meeting::finish() {

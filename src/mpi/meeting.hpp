@@ -159,7 +159,7 @@ class Meeting {
 
   [[nodiscard]] Board::Slot& slot(int rank) const noexcept { return board_.slots_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] std::size_t parity() const noexcept { return episode_ & 1U; }
-  [[noreturn]] static void fail_closed();
+  [[noreturn]] void fail_closed() const;
   [[nodiscard]] Board::Place& place() const noexcept { return board_.places_[api::processor(*self_)]; }
   [[nodiscard]] std::byte* room(std::size_t bytes);
   void arrive_in_line() const;
@@ -178,7 +178,7 @@ class Meeting {
   }
   void wait(Awaited& awaited);
   void resume(Wake how, Awaited& awaited);
-  void close() const noexcept;
+  void close(int ended) const noexcept;
   [[nodiscard]] bool seems_complete(std::uint64_t episode) const noexcept;
   Board::Place& complete(std::uint64_t episode);
   Board::Place& note_complete(std::uint64_t episode);

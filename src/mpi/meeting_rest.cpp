@@ -5,7 +5,9 @@
 
 namespace aplib::mpi {
 
-void Meeting::close() const noexcept { board_.close(api::processor(api::task(collective_.name()))); }
+void Meeting::close(int ended) const noexcept {
+  board_.close(api::processor(api::task(collective_.name())), ended, episode_);
+}
 
 void Meeting::resume(Wake how, Awaited& awaited) {
   if (collective_.is_pending()) self_ = running_task();
@@ -13,7 +15,7 @@ void Meeting::resume(Wake how, Awaited& awaited) {
     case Wake::done:
       return;
     case Wake::ended:
-      awaited.let_go();
+      close(awaited.ended());
       fail(MPI_ERR_OTHER, fmt::format("rank {} has ended without this call", awaited.ended()));
     case Wake::stopping:
       fail(MPI_ERR_OTHER, "the machine stops");
