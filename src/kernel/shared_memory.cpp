@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "kernel/machine_impl.hpp"
 #include "kernel/module_network.hpp"
@@ -46,6 +47,15 @@ SharedMemory::~SharedMemory() {
 
 SharedFilePlace SharedMemory::place() const noexcept {
   return file_ ? SharedFile::place_of(file_->descriptor()).value_or(SharedFilePlace{}) : SharedFilePlace{};
+}
+
+bool crowds_host(const char* call) {
+  const std::uint32_t processes = self_or_throw(call).cell->processor->domain().cell_map.processes();
+  if (processes <= static_cast<unsigned long>(::sysconf(_SC_NPROCESSORS_ONLN))) return false;
+  for (std::uint32_t process = 0; process < processes; ++process) {
+    if (!shares_host(call, process)) return false;
+  }
+  return true;
 }
 
 bool shares_host(const char* call, std::uint32_t process) {

@@ -43,5 +43,8 @@ class SharedMemory {
 
 /// Whether the process is this one, or one of this host whose memory may be mapped. Call from: task.
 [[nodiscard]] APLIB_API bool shares_host(const char* call, std::uint32_t process);
+/// All processes of the machine share this host, and are more than its processors. All of them say the same. Call from:
+/// task.
+[[nodiscard]] APLIB_API bool crowds_host(const char* call);
 
 }  // namespace aplib::api

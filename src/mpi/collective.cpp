@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "kernel/condition.hpp"
+#include "kernel/shared_memory.hpp"
 #include "mpi/rank.hpp"
 
 namespace aplib::mpi {
@@ -124,7 +125,10 @@ void Collective::exchange(int to, const Elements& sent, int from, const Elements
 void Collective::join_board() const {
   comm_.has_no_board = size() == 1;
   for (int i = 0; i < size() && !comm_.has_no_board; ++i) comm_.has_no_board = !api::is_local(name(), comm_.cell_of(i));
-  if (comm_.has_no_board) return;
+  if (comm_.has_no_board) {
+    comm_.is_crowd = size() > 1 && api::crowds_host(name());
+    return;
+  }
   const std::uint32_t number = comm_.is_of_persistent_call() ? tag_ & number_mask << number_shift : 0;
   const std::uint32_t tag = number | static_cast<std::uint32_t>(CollectiveKind::board) << kind_shift;
   const Collective joining(call_, comm_, tag);

@@ -94,6 +94,21 @@ class Collective {
       join_board();
     return comm_.board.get();
   }
+  /// Steps in which some ranks wait for others are dear, because each is a turn of all on the host's processors.
+  /// REQUIRES: board() is null.
+  [[nodiscard]] bool is_crowd() const noexcept { return comm_.is_crowd; }
+  /// By the fewest steps: all send `own` to the first rank, which does work(), and gets `result` of it, as all do.
+  /// The work receives what the others send.
+  template <class Work>
+  void through_first(const Elements& own, const Elements& result, const Work& work) const {
+    if (rank() != 0) {
+      send(0, own);
+      return receive(0, result);
+    }
+    work();
+    const Packed packed(result);
+    for (int i = 1; i < size(); ++i) send(i, packed);
+  }
   /// Waits as api::wait() does; a pending call pauses meanwhile, and those of the rank go on.
   [[nodiscard]] Wake wait(TaskControl& self, Condition& condition) const {
     if (is_alone()) [[likely]]

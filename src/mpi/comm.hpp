@@ -89,6 +89,7 @@ struct Comm : ErrorTarget {
   std::uint32_t duplications = 0;                         ///< The same of MPI_Comm_idup.
   BoardPtr board;                                         ///< Made by the first of them,
   bool has_no_board = false;                              ///< unless it cannot be.
+  bool is_crowd = false;  ///< Then: its ranks share a host with more processes than processors.
 
  private:
   Comm(Rank& rank, Group& members, Group& others, Errhandler& handler, std::string title, std::uint32_t context)

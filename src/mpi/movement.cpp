@@ -198,7 +198,7 @@ OwnBlock own_block(const Call& call, const void* sendbuf, MPI_Count sendcount, M
   return {place, sent_elements(call, "sendbuf", sendbuf, "sendcount", sendcount, "sendtype", sendtype)};
 }
 
-/// In log2 rounds by way of a small buffer: each round doubles what every rank has.
+/// By way of a small buffer: in log2 rounds, each of which doubles what every rank has.
 constexpr Count small_gather_max = 2048;
 
 void gather_small(const Collective& collective, const Elements& own, const Blocks& blocks) {
@@ -207,6 +207,15 @@ void gather_small(const Collective& collective, const Elements& own, const Block
   std::array<std::byte, small_gather_max> packed;
   const auto packed_at = [&](int i) { return packed.data() + block * i; };
   pack(packed.data(), own, 0, block);
+  if (collective.is_crowd()) {
+    collective.through_first(bytes_at(packed.data(), block), bytes_at(packed.data(), block * size), [&] {
+      for (int i = 1; i < size; ++i) collective.receive(i, bytes_at(packed_at(i), block));
+    });
+    for (int i = 0; i < size; ++i) {
+      if (i != collective.rank()) unpack(blocks[i], packed_at(i), 0, block);
+    }
+    return;
+  }
   for (int have = 1; have < size; have *= 2) {
     const Count bytes = std::min(have, size - have) * block;
     collective.exchange(collective.behind(have), bytes_at(packed.data(), bytes), collective.before(have),
@@ -225,6 +234,11 @@ void barrier(const Call& call, Comm& comm) {
     return meeting.end_when_complete([](const Meeting&) {});
   }
   const Elements nothing = bytes_at(nullptr, 0);
+  if (collective.is_crowd()) {
+    return collective.through_first(nothing, nothing, [&] {
+      for (int i = 1; i < collective.size(); ++i) collective.receive(i, nothing);
+    });
+  }
   for (int distance = 1; distance < collective.size(); distance *= 2)
     collective.exchange(collective.before(distance), nothing, collective.behind(distance), nothing);
 }

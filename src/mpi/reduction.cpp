@@ -168,6 +168,7 @@ class Reduction {
   void to_all(const Elements& own, const Elements& result) const {
     if (Board* const board = collective_.board()) return to_all_at(*board, own, result);
     if (is_large(own)) return by_slices(own, result);
+    if (collective_.is_crowd() && Meeting::is_small(own.bytes())) return by_first(own, result);
     by_doubling(own, result);
   }
 
@@ -308,6 +309,30 @@ class Reduction {
     }
     if (partial.address != result.address) copy(result, partial, 0, own.bytes());
     if (rank < 2 * helped) collective_.send(rank - 1, result);
+  }
+
+  // In a crowd: the first rank combines as by_doubling() does, so the bits are the same.
+  void by_first(const Elements& own, const Elements& result) const {
+    const int size = collective_.size();
+    Operand memory(type_, own.count * size);
+    collective_.through_first(own, result, [&] {
+      const auto operand = [&](int rank) { return part_of(memory.elements(), own.count * rank, own.count); };
+      const auto combine = [&](int left, int right) {
+        combine_(operand(left).address, operand(right).address, own.count);
+      };
+      copy(operand(0), own, 0, own.bytes());
+      for (int i = 1; i < size; ++i) collective_.receive(i, operand(i));
+      int workers = 1;
+      while (workers * 2 <= size) workers *= 2;
+      const int helped = size - workers;
+      const auto rank_of = [&](int worker) { return worker < helped ? 2 * worker + 1 : worker + helped; };
+      for (int i = 0; i < helped; ++i) combine(2 * i, 2 * i + 1);
+      for (int step = 1; step < workers; step *= 2) {
+        for (int first = 0; first < workers; first += 2 * step)
+          combine(rank_of(first + step - 1), rank_of(first + 2 * step - 1));
+      }
+      copy(result, operand(size - 1), 0, own.bytes());
+    });
   }
 
   // Large: each rank combines one slice of all, then everyone gets the slices.

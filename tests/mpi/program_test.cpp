@@ -43,6 +43,9 @@ TEST_F(MpiProgram, CollectivesAgreeWithANaiveComputation) {
         "[machine]\ngrid = \"5x1\"\nlaunch = \"local\"\n[[host]]\nname = \"a\"\ncells = 2\n"
         "[[host]]\nname = \"b\"\ncells = 3\n");
   EXPECT_EQ(output("aprun -f cluster.toml ./collectives 4"), "No Errors\n");
+  // Where they are more than the processors, they take the way with the fewest steps.
+  for (const char* const ranks : {"2", "5", "8"})
+    EXPECT_EQ(output(std::string("aprun --processes -n ") + ranks + " ./collectives 5"), "No Errors\n") << ranks;
 }
 
 // Ranks of one process take data straight from each other; those of several send messages.
@@ -58,6 +61,7 @@ TEST_F(MpiProgram, ReductionsHaveTheSameBitsInAnyNumberOfProcesses) {
   EXPECT_EQ(output("aprun --threads 1 -n 7 ./bits"), one);
   EXPECT_EQ(output("aprun --threads per-cell -n 7 ./bits"), one);
   EXPECT_EQ(output("aprun -f cluster.toml ./bits"), one);
+  EXPECT_EQ(output("aprun --processes -n 7 ./bits"), one);
 }
 
 TEST_F(MpiProgram, MessagesReachTheirRanksOnAnyNumberOfThreads) {
