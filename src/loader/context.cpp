@@ -15,7 +15,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <mutex>
 #include <new>
 #include <optional>
 
@@ -31,6 +30,18 @@ namespace aplib::loader {
 namespace {
 
 char* thread_pointer() noexcept { return static_cast<char*>(__builtin_thread_pointer()); }
+
+// In the static block of every thread, because this library is loaded at start. Initial-exec is what gives it one
+// offset for all threads.
+[[gnu::tls_model("initial-exec")]] alignas(64) constinit thread_local char pool[static_tls_pool_bytes] = {};
+
+/// The optimiser must not fold this with the thread pointer: it would write instructions that linkers cannot turn
+/// into local-exec form.
+char* this_pool() noexcept {
+  char* place = pool;
+  asm("" : "+r"(place));
+  return place;
+}
 
 ProgramContext* inherit(ProgramContext& parent) { return new TaskContext(*static_cast<TaskContext&>(parent).instance); }
 
@@ -262,9 +273,9 @@ void swap_thread_state(ProgramContext* from, ProgramContext* to) noexcept {
   auto* const leaving = static_cast<TaskContext*>(from);
   auto* const coming = static_cast<TaskContext*>(to);
   if (leaving != nullptr && leaving->static_tls != nullptr)
-    std::memcpy(leaving->static_tls.get(), static_tls_pool(), static_tls_used());
+    std::memcpy(leaving->static_tls.get(), this_pool(), leaving->static_tls_bytes);
   if (coming != nullptr && coming->static_tls != nullptr)
-    std::memcpy(static_tls_pool(), coming->static_tls.get(), static_tls_used());
+    std::memcpy(this_pool(), coming->static_tls.get(), coming->static_tls_bytes);
   if (leaving != nullptr && leaving->executable_tls != nullptr) {
     std::memcpy(leaving->executable_tls.get(), thread_pointer() - leaving->executable_tls_bytes,
                 leaving->executable_tls_bytes);
@@ -293,23 +304,6 @@ void swap_thread_state(ProgramContext* from, ProgramContext* to) noexcept {
 // ---------------------------------------------------------------- thread-locals
 
 namespace {
-
-// In the static block of every thread, because this library is loaded at start. Initial-exec is what gives it one
-// offset for all threads.
-[[gnu::tls_model("initial-exec")]] alignas(64) constinit thread_local char pool[static_tls_pool_bytes] = {};
-
-std::mutex pool_mutex;
-// Offsets are constants in resolved programs, so nothing is ever given back. Changed under the mutex, read by every
-// swap.
-std::atomic<std::size_t> pool_used{0};
-
-/// The optimiser must not fold this with the thread pointer: it would write instructions that linkers cannot turn
-/// into local-exec form.
-char* this_pool() noexcept {
-  char* place = pool;
-  asm("" : "+r"(place));
-  return place;
-}
 
 /// What the process's executable has lent, right below the thread pointer of every thread.
 std::atomic<std::size_t> lent_bytes{0};
@@ -363,19 +357,20 @@ void* tls_get_addr(const TlsIndex* index) {
   return find_slowly(index, __builtin_return_address(0));
 }
 
-std::int64_t reserve_static_tls(const char* path, std::uint64_t bytes, std::uint64_t alignment) {
-  const std::lock_guard lock(pool_mutex);
-  const std::size_t used = pool_used.load(std::memory_order_relaxed);  // relaxed: we are the writer
-  const std::size_t at = (used + alignment - 1) & ~(alignment - 1);
-  if (alignment > alignof(std::max_align_t) * 4 || bytes > static_tls_pool_bytes ||
-      at + bytes > static_tls_pool_bytes) {
+std::int64_t place_static_tls(const char* path, const TlsTemplate& tls, std::size_t used) {
+  const std::size_t at = (used + tls.alignment - 1) & ~(tls.alignment - 1);
+  if (tls.alignment > alignof(std::max_align_t) * 4 || tls.memory_bytes > static_tls_pool_bytes ||
+      at + tls.memory_bytes > static_tls_pool_bytes) {
     throw Error(Errc::exhausted,
                 fmt::format("{}: its initial-exec thread-locals need {} bytes, and {} of {} are taken; compile it with "
                             "-ftls-model=global-dynamic (the default of -fPIC)",
-                            path, bytes, used, static_tls_pool_bytes));
+                            path, tls.memory_bytes, used, static_tls_pool_bytes));
   }
-  pool_used.store(at + bytes, std::memory_order_release);  // release: before any program that uses it
   return this_pool() + at - thread_pointer();
+}
+
+std::size_t static_tls_end(std::int64_t offset, const TlsTemplate& tls) noexcept {
+  return static_cast<std::size_t>(thread_pointer() + offset - this_pool()) + tls.memory_bytes;
 }
 
 bool lend_executable_tls(const void* begin, std::size_t bytes) noexcept {
@@ -407,12 +402,6 @@ std::int64_t place_executable_tls(const char* path, const TlsTemplate& tls) {
   return -static_cast<std::int64_t>(bytes);
 }
 
-char* static_tls_pool() noexcept { return this_pool(); }
-
-std::size_t static_tls_used() noexcept {
-  return pool_used.load(std::memory_order_acquire);  // acquire: see reserve_static_tls
-}
-
 void start_static_tls(TaskContext& context, const LoadedImage& image, bool runs) {
   const TlsTemplate& tls = *image.file->tls();
   char* at = nullptr;
@@ -422,6 +411,7 @@ void start_static_tls(TaskContext& context, const LoadedImage& image, bool runs)
     at = context.executable_tls.get();
   } else {
     if (context.static_tls == nullptr) context.static_tls = std::make_unique<char[]>(static_tls_pool_bytes);
+    context.static_tls_bytes = std::max(context.static_tls_bytes, static_tls_end(image.static_tls_offset, tls));
     at = runs ? thread_pointer() + image.static_tls_offset
               : context.static_tls.get() + (thread_pointer() + image.static_tls_offset - this_pool());
   }

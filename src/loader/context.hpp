@@ -92,6 +92,7 @@ struct TaskContext : ProgramContext {
   bool ends_as_thread = false;  ///< Main task: it has called pthread_exit().
   std::unique_ptr<char[]>
       static_tls;  ///< Its initial-exec thread-locals while it does not run; null: the program has none.
+  std::size_t static_tls_bytes = 0;        ///< Of the pool, that they take.
   std::unique_ptr<char[]> executable_tls;  ///< The same of its local-exec ones.
   std::size_t executable_tls_bytes = 0;
   std::optional<pthread_t> thread;  ///< Task: what pthread_self() gives, once it was asked (libc/threads.cpp).
@@ -145,9 +146,12 @@ constexpr std::uint64_t own_module(std::uint32_t module) noexcept { return own_m
 /// What programs' references to __tls_get_addr are bound to.
 void* tls_get_addr(const TlsIndex* index);
 
-/// Takes `bytes` of the pool of initial-exec thread-locals for good. Returns their offset from the thread pointer
-/// (negative). Throws Error(exhausted) naming `path` and the flag that needs no pool. Call from: any thread.
-std::int64_t reserve_static_tls(const char* path, std::uint64_t bytes, std::uint64_t alignment);
+/// Finds room in the pool for initial-exec thread-locals of an instance that has `used` bytes of it; those of other
+/// programs may lie at the same place. Returns their offset from the thread pointer (negative). Throws Error(exhausted)
+/// naming `path` and the flag that needs no pool. Call from: any thread.
+std::int64_t place_static_tls(const char* path, const TlsTemplate& tls, std::size_t used);
+/// Bytes of the pool up to the end of thread-locals at `offset`. Call from: any thread.
+std::size_t static_tls_end(std::int64_t offset, const TlsTemplate& tls) noexcept;
 
 /// The calling executable's thread-locals from `begin` on are programs'. False: they do not end at the thread pointer,
 /// and no program can have them. Call from: any thread, before programs are loaded.
@@ -161,10 +165,6 @@ bool lend_executable_tls(const void* begin, std::size_t bytes) noexcept;
 std::int64_t place_executable_tls(const char* path, const TlsTemplate& tls);
 
 inline constexpr std::size_t static_tls_pool_bytes = 2048;
-/// The calling thread's pool.
-char* static_tls_pool() noexcept;
-/// Bytes of it that are given out.
-std::size_t static_tls_used() noexcept;
 /// Puts the initial contents of the instance's initial-exec and local-exec thread-locals into a context that is about
 /// to run for the first time; nothing for programs that have none.
 void start_static_tls(TaskContext& context);

@@ -395,6 +395,7 @@ void Instance::finish_image(const LoadedImage& image) {
 
 Surroundings Instance::surroundings() const {
   Surroundings around;
+  for (const LoadedImage& image : images_) around.static_tls_offsets.push_back(image.static_tls_offset);
   for (const Image& image : program_->images()) around.files.push_back(image.file);
   for (const Plugged& place : plugged_) {
     const auto index = around.files.size();

@@ -104,7 +104,9 @@ std::shared_ptr<const Program> Program::load_plugin(const Program& main, const S
   std::string key = key_of(file->identity());
   for (const Requester* one = &asked_by; one != nullptr; one = one->needed_by) key += key_of(one->file->identity());
   for (std::size_t i = main.images_.size(); i < around.files.size(); ++i)
-    key += around.files[i] != nullptr ? key_of(around.files[i]->identity()) : ";";
+    key += around.files[i] != nullptr
+               ? fmt::format("{}{} ", key_of(around.files[i]->identity()), around.static_tls_offsets[i])
+               : ";";
   key += fmt::format("{} {}", fmt::join(around.global, ","), around.own_first);
   const std::lock_guard lock(main.plugins_mutex_);
   std::shared_ptr<const Program>& known = main.plugins_[key];

@@ -196,6 +196,7 @@ struct Image {
 /// What an instance has when it loads a file more (dlopen).
 struct Surroundings {
   std::vector<std::shared_ptr<const ElfFile>> files;  ///< By image of the instance; null: a free place.
+  std::vector<std::int64_t> static_tls_offsets;       ///< The same of their initial-exec thread-locals.
   std::vector<std::uint32_t> global;                  ///< Images whose symbols every image sees, in order of search.
   bool own_first = false;                             ///< RTLD_DEEPBIND: the new file's own symbols before those.
 };

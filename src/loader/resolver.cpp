@@ -195,7 +195,9 @@ void Resolver::run(const Program& main, const Surroundings& around, std::shared_
     Image& image = program_.images_.emplace_back();
     image.file = around.files[i];
     image.module = i;
-    if (i < main.images_.size()) image.static_tls_offset = main.images_[i].static_tls_offset;
+    image.static_tls_offset = around.static_tls_offsets[i];
+    if (image.file != nullptr && image.file->uses_static_tls() && image.file->tls() && !image.file->is_executable())
+      static_tls_used_ = std::max(static_tls_used_, static_tls_end(image.static_tls_offset, *image.file->tls()));
   }
   files_.resize(program_.images_.size());
   program_.shared_ = main.shared_;
@@ -370,7 +372,8 @@ void Resolver::lay_out() {
         image.static_tls_offset = place_executable_tls(image.file->path().c_str(), tls);
         continue;
       }
-      image.static_tls_offset = reserve_static_tls(image.file->path().c_str(), tls.memory_bytes, tls.alignment);
+      image.static_tls_offset = place_static_tls(image.file->path().c_str(), tls, static_tls_used_);
+      static_tls_used_ = static_tls_end(image.static_tls_offset, tls);
     }
   }
   program_.span_ = at;

@@ -76,6 +76,7 @@ class Resolver {
   std::vector<std::unique_ptr<File>> files_;  // by image; null: not ours, it was there before
   std::vector<std::uint32_t> scope_;          // images in order of search
   bool is_plugin_ = false;
+  std::size_t static_tls_used_ = 0;
   std::vector<Target> cache_;  // by symbol of the image that is being planned
   std::vector<bool> cached_;
   std::vector<std::string> missing_;

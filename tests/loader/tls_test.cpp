@@ -121,6 +121,44 @@ TEST_F(Loaded, InitialExecOnesComeFromThePoolAndAreSwapped) {
   });
 }
 
+TEST_F(Loaded, InitialExecOnesOfAnyNumberOfProgramsAreEachProgramsOwn) {
+  std::vector<std::shared_ptr<const Program>> programs;  // all stay loaded
+  for (int i = 0; i < 100; ++i) {
+    const std::string number = std::to_string(i);
+    programs.push_back(load("__thread int much[400] = {" + number +
+                                "};"
+                                "int step(int by) { much[399] += by; return much[0] + much[399]; }",
+                            {"-ftls-model=initial-exec"}, "many" + number + ".so"));
+  }
+  const auto call = [](ProgramContext* context, int by) {
+    context->ops->swap(nullptr, context);
+    current_program_context = context;
+    const int result = test::function_of<int(int)>(*static_cast<TaskContext*>(context)->instance, "step")(by);
+    context->ops->swap(context, nullptr);
+    return result;
+  };
+  test::RecordingHost host;
+  test::run_instance(test::make_instance(programs[98], host, 0), [&](Instance&) {
+    ProgramContext* const one = current_program_context;
+    one->ops->swap(one, nullptr);
+    current_program_context = nullptr;
+    test::run_instance(test::make_instance(programs[99], host, 1), [&](Instance&) {
+      ProgramContext* const two = current_program_context;
+      two->ops->swap(two, nullptr);
+      EXPECT_EQ(call(one, 100), 198);
+      EXPECT_EQ(call(two, 1000), 1099);
+      EXPECT_EQ(call(one, 1), 199);
+      EXPECT_EQ(call(two, 1), 1100);
+      two->ops->swap(nullptr, two);
+      current_program_context = two;
+      return 0;
+    });
+    one->ops->swap(nullptr, one);
+    current_program_context = one;
+    return 0;
+  });
+}
+
 TEST_F(Loaded, BothKindsOfReferencesMeanTheSameVariable) {
   const auto program = load(R"(
     __thread int counter __attribute__((tls_model("initial-exec"))) = 5;

@@ -392,6 +392,56 @@ int main(void) {
   EXPECT_NE(late.find("-ftls-model=global-dynamic"), std::string::npos) << late;
 }
 
+// Each takes more than half of the room.
+TEST_F(DlTest, plugins_with_initial_exec_thread_locals_give_their_room_back) {
+  for (const char* number : {"1", "2", "3"}) {
+    plugin(std::string("__thread int much[300] __attribute__((tls_model(\"initial-exec\"))) = {") + number +
+               "}; int get(void) { return much[0]++ + much[299]; }",
+           std::string("plugin") + number + ".so");
+  }
+  EXPECT_EQ(say(program(R"(
+int main(void) {
+  for (int i = 0; i < 9; ++i) {
+    char name[] = "plugin0.so";
+    name[6] += 1 + i % 3;
+    void* handle = dlopen(name, RTLD_NOW);
+    if (!handle) { printf("%s\n", dlerror()); return 1; }
+    int (*get)(void) = (int (*)(void))dlsym(handle, "get");
+    int first = get();
+    printf("%d%d ", first, get());
+    NEED(dlclose(handle) == 0);
+  }
+  printf("\n");
+  return 0;
+})")),
+            "12 23 34 12 23 34 12 23 34 \n");
+}
+
+TEST_F(DlTest, initial_exec_thread_locals_of_plugins_are_found_by_other_plugins) {
+  plugin(
+      "__thread int shown __attribute__((tls_model(\"initial-exec\"))) = 7;"
+      "__thread int pad[3] __attribute__((tls_model(\"initial-exec\"))) = {1}; int padded(void) { return pad[0]; }",
+      "first.so");
+  plugin(
+      "extern __thread int shown __attribute__((tls_model(\"initial-exec\")));"
+      "__thread int more[4] __attribute__((tls_model(\"initial-exec\"))) = {5};"
+      "int both(void) { return 10 * shown++ + more[0]++; }",
+      "second.so");
+  EXPECT_EQ(say(program(R"(
+int main(void) {
+  void* first = dlopen("first.so", RTLD_NOW | RTLD_GLOBAL);
+  void* second = dlopen("second.so", RTLD_NOW);
+  if (!first || !second) { printf("%s\n", dlerror()); return 1; }
+  int (*both)(void) = (int (*)(void))dlsym(second, "both");
+  int sum = both();
+  printf("%d ", sum);
+  sum = both();
+  printf("%d %d\n", sum, *(int*)dlsym(first, "shown"));
+  return 0;
+})")),
+            "75 86 9\n");
+}
+
 TEST_F(DlTest, addresses_have_files_and_names) {
   plugin("int plugged(void) { return 1; }", "plugin.so");
   const std::string out = say(program(R"(
