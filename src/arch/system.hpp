@@ -35,9 +35,11 @@ Interrupted interrupted(const void* context) noexcept;
 bool call_on_interrupted_stack(int signal, const siginfo_t& info, void* context,
                                void (*handler)(int, siginfo_t*, void*), const char* stack_low) noexcept;
 
-/// The thread was in a system call that waits, of those that the kernel breaks off for a signal or begins again after
-/// it. `context`: the handler's third argument. Async-signal-safe.
-[[nodiscard]] bool was_waiting(const void* context) noexcept;
+enum class Waits : unsigned char { none, for_lock, for_others };
+
+/// Whether the thread was in a system call that waits, of those that the kernel breaks off for a signal or begins again
+/// after it. `context`: the handler's third argument. Async-signal-safe.
+[[nodiscard]] Waits was_waiting(const void* context) noexcept;
 
 }  // namespace aplib::arch
 

@@ -78,7 +78,7 @@ TaskContext* adopt_thread(const void* caller) {
   Instance* const instance = calling(caller);
   if (instance == nullptr) return nullptr;
   auto* const context = new TaskContext(*instance);
-  context->of_thread = true;
+  context->of_thread = context->of_pool = true;  // nobody tells us when it ends
   current_program_context = context;
   return context;
 }

@@ -120,7 +120,6 @@ Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(I
       self.runs_handlers_ = true;
       libc::note_exit_status(self, outcome.status);
     }
-    libc::warn_of_threads(self);
   } catch (...) {
     // Out of constructors, the entry, or the end: no more code of the program, but its output is shown.
     leave_for_good(context);
@@ -132,7 +131,7 @@ Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(I
 
 void Instance::leave(int status, bool runs_handlers) {
   TaskContext* context = here();
-  if (context == main_ || finishing_) runs_handlers_ = runs_handlers;
+  if (context == main_ || context == finisher_) runs_handlers_ = runs_handlers;
   if (context == nullptr || context->exit_frame == nullptr) {
     services_->task_exited(status);
     pthread_exit(nullptr);
@@ -162,10 +161,20 @@ void Instance::entered(TaskContext& context) {
   contexts_.push_back(&context);
 }
 
-bool Instance::left(TaskContext& context) noexcept {
+void Instance::left(TaskContext& context) noexcept {
   const std::lock_guard lock(contexts_mutex_);
   std::erase(contexts_, &context);
-  return std::ranges::all_of(contexts_, [](const TaskContext* other) { return other->of_pool; });
+}
+
+bool Instance::left_last(TaskContext& context) noexcept {
+  const std::lock_guard lock(contexts_mutex_);
+  std::erase(contexts_, &context);
+  if (context.of_pool || finisher_ != nullptr) return false;
+  if (&context == main_ && !context.ends_as_thread) ends_threads_ = true;
+  const bool is_last = std::ranges::all_of(
+      contexts_, [this](const TaskContext* other) { return other->of_pool || (ends_threads_ && other->of_thread); });
+  if (is_last) finisher_ = &context;
+  return is_last;
 }
 
 void Instance::disown(TaskContext& context) noexcept {
@@ -199,14 +208,11 @@ void Instance::leave_for_good(TaskContext* context) {
            }).jumped) {
     }
   }
-  if (context->of_pool) {
-    self.left(*context);
-  } else if (self.left(*context)) {
-    self.finish();
-    if (!libc::end_pool_threads(self)) self.gone_.tell();
+  if (self.left_last(*context)) {
+    if (!self.finish()) self.gone_.tell();
   } else if (is_main) {
-    // What the program has written so far is shown even if the threads that go on never end.
-    libc::flush_stream(self, nullptr);
+    // What the program has written so far is shown even if what goes on never ends.
+    static_cast<void>(until_exit(*context, [&self] { return libc::flush_stream(self, nullptr); }));
   }
 }
 
@@ -274,10 +280,16 @@ void Instance::destroy_image(const LoadedImage& image) {
 
 // On the last flow of the instance. What ended by _exit() or an exception runs no code any more, but what it has
 // written is shown.
-void Instance::finish() {
+bool Instance::finish() {
   TaskContext& context = *here();
-  finishing_ = true;
-  const auto show = [this] { libc::stop_stdio(*this); };
+  bool ended = false;
+  // Left where the machine stops before a reader has made room.
+  const auto show = [this, &context](bool alone) {
+    static_cast<void>(until_exit(context, [this, alone] {
+      libc::stop_stdio(*this, alone);
+      return 0;
+    }));
+  };
   try {
     // Each may be left by exit(), which goes on with the rest, or by _exit() and its relatives, which do not.
     const auto run_part = [this, &context](const auto& part) {
@@ -295,12 +307,14 @@ void Instance::finish() {
       const LoadedImage& image = images_[program_->initialization_order()[--constructed_]];
       run_part([this, &image] { destroy_image(image); });
     }
+    ended = libc::end_threads(*this);
   } catch (...) {  // the machine stops
-    show();
+    show(holders_ == 1);
     throw;
   }
-  show();
+  show(ended);
   if (program_->options().account_heap) services_->heap_used(libc::heap_use(*this));
+  return ended;
 }
 
 // ---------------------------------------------------------------- how an image gets into memory

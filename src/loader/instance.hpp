@@ -111,10 +111,8 @@ class Instance {
     return context != nullptr && context == main_.load();
   }
 
-  /// TaskContext calls these when it comes and goes. `left` says whether it was the last one. Call from: any flow of
-  /// the instance.
+  /// TaskContext calls this when it comes. Call from: any flow of the instance.
   void entered(TaskContext& context);
-  bool left(TaskContext& context) noexcept;
   /// `context` does not keep the instance alive: its owner destroys it before the instance's end. Call while another
   /// one lives.
   void disown(TaskContext& context) noexcept;
@@ -158,7 +156,11 @@ class Instance {
   void copy_data();
   void tell_stack_end() noexcept;
   void construct();
-  void finish();
+  /// False: threads of the program have not ended.
+  bool finish();
+  void left(TaskContext& context) noexcept;
+  /// The same; true: the program ends with it.
+  bool left_last(TaskContext& context) noexcept;
   /// A context is gone; the last one's end frees the instance.
   void let_go() noexcept;
 
@@ -194,9 +196,10 @@ class Instance {
   std::atomic<std::uint32_t> holders_{0};
   std::mutex contexts_mutex_;
   std::vector<TaskContext*> contexts_;
-  std::size_t constructed_ = 0;             // so many of the program's initialization order
-  std::atomic<bool> runs_handlers_{false};  // it ended by return or exit(), not by _exit() or an exception
-  bool finishing_ = false;                  // its last flow runs exit handlers and destructors
+  std::size_t constructed_ = 0;                  // so many of the program's initialization order
+  bool ends_threads_ = false;                    // main has ended, and not by pthread_exit()
+  std::atomic<bool> runs_handlers_{false};       // it ended by return or exit(), not by _exit() or an exception
+  std::atomic<TaskContext*> finisher_{nullptr};  // runs exit handlers and destructors, or has
 };
 
 }  // namespace aplib::loader

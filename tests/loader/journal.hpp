@@ -29,6 +29,7 @@ __attribute__((unused)) static void say(const char* text) { memcpy(journal + str
 class Journal {
  public:
   [[nodiscard]] std::string text() const { return bytes_.data(); }
+  [[nodiscard]] const char* bytes() const { return bytes_.data(); }
   [[nodiscard]] std::string address() const { return std::to_string(reinterpret_cast<std::uintptr_t>(bytes_.data())); }
   [[nodiscard]] std::vector<std::string> arguments() const { return {"program", address()}; }
 

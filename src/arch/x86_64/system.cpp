@@ -122,18 +122,19 @@ bool call_on_interrupted_stack(int signal, const siginfo_t& info, void* context,
 }
 
 // The kernel either has the call return EINTR, or goes back to its instruction, with the call's number.
-bool was_waiting(const void* context) noexcept {
+Waits was_waiting(const void* context) noexcept {
   static constexpr std::array<unsigned char, 2> instruction{0x0f, 0x05};  // syscall
-  static constexpr auto waits =
-      std::to_array<long>({SYS_read, SYS_readv, SYS_poll, SYS_ppoll, SYS_select, SYS_pselect6, SYS_futex, SYS_nanosleep,
-                           SYS_clock_nanosleep, SYS_wait4, SYS_waitid, SYS_recvfrom, SYS_recvmsg, SYS_accept,
-                           SYS_accept4, SYS_epoll_wait, SYS_epoll_pwait});
+  static constexpr auto waits = std::to_array<long>(
+      {SYS_read, SYS_readv, SYS_poll, SYS_ppoll, SYS_select, SYS_pselect6, SYS_nanosleep, SYS_clock_nanosleep,
+       SYS_wait4, SYS_waitid, SYS_recvfrom, SYS_recvmsg, SYS_accept, SYS_accept4, SYS_epoll_wait, SYS_epoll_pwait});
   const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
   const auto* const next = static_cast<const unsigned char*>(interrupted(context).instruction);
   const long result = registers[REG_RAX];
-  if (result == -EINTR) return std::memcmp(next - instruction.size(), instruction.data(), instruction.size()) == 0;
-  return std::ranges::find(waits, result) != waits.end() &&
-         std::memcmp(next, instruction.data(), instruction.size()) == 0;
+  const auto* const call = result == -EINTR ? next - instruction.size() : next;
+  if (std::memcmp(call, instruction.data(), instruction.size()) != 0) return Waits::none;
+  // A wait for a lock that has no limit begins again, if the handler's flags have SA_RESTART.
+  if (result == SYS_futex) return Waits::for_lock;
+  return result == -EINTR || std::ranges::find(waits, result) != waits.end() ? Waits::for_others : Waits::none;
 }
 
 }  // namespace aplib::arch

@@ -30,6 +30,7 @@
 
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
+#include "loader/libc/end.hpp"
 #include "loader/libc/streams.hpp"
 #include "loader/libc/waiting.hpp"
 
@@ -85,7 +86,23 @@ Instance* sharing_flow(Instance& instance) noexcept {
   return instance.services().shares_thread() || next_timer(instance) ? &instance : nullptr;
 }
 
+namespace {
+
+/// Of a thread that the program has made, which another one may interrupt.
+Waited sleep_alone(Instance& instance, nanoseconds duration) {
+  const unsigned long delivered = delivered_signals(instance);
+  constexpr long second = 1'000'000'000;
+  timespec rest{duration.count() / second, duration.count() % second};
+  while (::nanosleep(&rest, &rest) != 0) {
+    if (delivered_signals(instance) != delivered) return Waited::interrupted;
+  }
+  return Waited::done;
+}
+
+}  // namespace
+
 Waited sleep_in_turn(Instance& instance, nanoseconds duration) {
+  if (on_program_thread() && duration.count() > 0 && !next_timer(instance)) return sleep_alone(instance, duration);
   const unsigned long delivered = delivered_signals(instance);
   const WaitClock::time_point end = next_timer(instance) ? WaitClock::now() + duration : WaitClock::time_point{};
   while (true) {

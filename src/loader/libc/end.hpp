@@ -5,8 +5,10 @@
 #pragma once
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 #include "loader/program.hpp"
@@ -60,11 +62,6 @@ void run_key_destructors(TaskContext& context);
 /// from: the flow that will run main, inside until_exit().
 int (*main_of(Instance& instance, Program::Definition start))(int, char**, char**);
 
-/// Threads that the program made and that still run.
-[[nodiscard]] int threads_of(Instance& instance) noexcept;
-/// One more or one less of them. Call from: that thread.
-void count_thread(Instance& instance, int change) noexcept;
-
 // Threads that programs make themselves (pthread_create, std::thread, OpenMP): foreign to the machine, but flows of
 // their instance.
 
@@ -85,15 +82,21 @@ bool make_pool_thread(void* (*routine)(void*), void* argument, std::size_t bytes
 /// The calling pool thread, and those that it makes, are not ended in the middle, or may be again.
 void hold_end(bool held) noexcept;
 
+/// A thread of a program, by what pthread_self() gives, or by the system's number if that is not 0.
+struct ThreadName {
+  pthread_t id{};
+  pid_t number = 0;
+};
+/// Calls `use` with that thread's context, which stays meanwhile. False: the program has no such thread.
+bool with_thread(Instance& instance, const ThreadName& name, const std::function<void(const TaskContext&)>& use);
+/// Has the threads that the program has made take the signals that have come for them. Call from: any thread.
+void interrupt_threads(Instance& instance);
+
 /// What pthread_self() gives the calling flow: to a task always the thread that carried it when it first asked.
 [[nodiscard]] pthread_t own_thread() noexcept;
 
-/// Ends the threads that libraries of the program keep. False: some do not end, and the instance must stay for them.
-/// Call from: a flow of the instance, after its last code. Lets other tasks run meanwhile.
-[[nodiscard]] bool end_pool_threads(Instance& instance);
-
-/// Says that main has ended and threads that the program made have not, if they do not end within a moment either. Lets
-/// other tasks run meanwhile. Call from: whoever takes main's result.
-void warn_of_threads(Instance& instance);
+/// Ends the program's threads but the calling one. False: some do not end, and the instance must stay for them. Call
+/// from: the last flow of the instance, after its last code. Lets other tasks run meanwhile.
+[[nodiscard]] bool end_threads(Instance& instance);
 
 }  // namespace aplib::loader::libc

@@ -2,8 +2,8 @@
 // Exit, atexit, abort and their relatives end a program, not the process.
 //
 // Frames of the program stay as they are when exit() runs handlers, as C requires: handlers may use what main() had on
-// its stack. If other flows of the instance still run, the handlers wait for the last of them (Instance::finish),
-// because they destroy what those flows use.
+// its stack. If other tasks of the instance still run, the handlers wait for the last of them (Instance::finish),
+// because they destroy what those use. Threads that the program made end with it, as with a process.
 #include <csignal>
 #include <cstdlib>
 #include <deque>
@@ -50,7 +50,6 @@ struct ExitLists {
   std::vector<ExitHandler> at_exit;
   std::vector<ExitHandler> at_quick_exit;
   int status = 0;
-  int threads = 0;
   std::deque<std::string> last_words;  // of flows that end the machine
 };
 
@@ -97,17 +96,6 @@ void note_exit_status(Instance& instance, int status) noexcept {
   if (ExitLists* lists = instance.libc().exits.part; lists != nullptr) lists->status = status;
 }
 
-int threads_of(Instance& instance) noexcept {
-  const std::lock_guard lock(lists_mutex);
-  const ExitLists* lists = instance.libc().exits.part;
-  return lists != nullptr ? lists->threads : 0;
-}
-
-void count_thread(Instance& instance, int change) noexcept {
-  const std::lock_guard lock(lists_mutex);
-  instance.libc().exits.get().threads += change;
-}
-
 void run_exit_handlers(Instance& instance) { run(instance, Which::exit, nullptr); }
 void run_quick_exit_handlers(Instance& instance) { run(instance, Which::quick_exit, nullptr); }
 void run_exit_handlers_of(Instance& instance, const void* dso) {
@@ -143,9 +131,9 @@ void exit_instance(Instance& instance, int status) {
     instance.leave(status, true);
   }
   note_exit_status(instance, status);
-  int flows = 0;
-  instance.for_each_context([&flows](const TaskContext& context) { flows += context.of_pool ? 0 : 1; });
-  if (flows <= 1) run_exit_handlers(instance);
+  int tasks = 0;
+  instance.for_each_context([&tasks](const TaskContext& context) { tasks += context.of_thread ? 0 : 1; });
+  if (tasks <= 1) run_exit_handlers(instance);
   instance.leave(status, true);
 }
 

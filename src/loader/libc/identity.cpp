@@ -212,18 +212,15 @@ pid_t own_setsid(Instance& instance) {
   return pid;
 }
 
-int signal_thread(Instance& instance, pid_t process, pid_t thread, int signal) {
+int signal_number(Instance& instance, pid_t process, pid_t thread, int signal) {
   if (process != pid_of(instance)) return static_cast<int>(::syscall(SYS_tgkill, process, thread, signal));
   if (thread == thread_of(instance)) return send_signal(instance, signal, SI_TKILL);
-  if (signal == 0) return static_cast<int>(::syscall(SYS_tgkill, ::getpid(), thread, 0));
-  instance.services().warn(
-      "tgkill() of another thread is not available in a loaded program (it returns ENOSYS): signals are the machine's; "
-      "use a condition variable or a pipe to wake a thread");
-  return failed(ENOSYS);
+  const int error = signal_thread(instance, {{}, thread}, signal, SI_TKILL, {});
+  return error == 0 ? 0 : failed(error);
 }
 
 int own_tgkill(Instance& instance, pid_t process, pid_t thread, int signal) {
-  return signal_thread(instance, process, thread, signal);
+  return signal_number(instance, process, thread, signal);
 }
 
 /// Calls that libc has no function for, or had none for long.
@@ -243,10 +240,10 @@ long own_syscall(long number, ...) {
       case SYS_gettid:
         return thread_of(*instance);
       case SYS_tgkill:
-        return signal_thread(*instance, static_cast<pid_t>(words[0]), static_cast<pid_t>(words[1]),
+        return signal_number(*instance, static_cast<pid_t>(words[0]), static_cast<pid_t>(words[1]),
                              static_cast<int>(words[2]));
       case SYS_tkill:
-        return signal_thread(*instance, pid_of(*instance), static_cast<pid_t>(words[0]), static_cast<int>(words[1]));
+        return signal_number(*instance, pid_of(*instance), static_cast<pid_t>(words[0]), static_cast<int>(words[1]));
       case SYS_kill:
         return signal_process(*instance, static_cast<pid_t>(words[0]), static_cast<int>(words[1]), SI_USER);
       case SYS_futex:

@@ -21,6 +21,7 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,14 +40,25 @@ namespace aplib::loader::libc {
 
 using Action = struct sigaction;
 
+namespace {
+
+struct Sent {
+  int signal = 0;
+  int code = SI_USER;
+  sigval value{};
+  pid_t sender = 0;                 ///< 0: the program itself.
+  const TaskContext* to = nullptr;  ///< Null: whoever does not block it.
+};
+
+}  // namespace
+
 struct SignalTable {
   std::array<std::unique_ptr<Action>, NSIG> actions;  // none: the default
   std::map<const TaskContext*, sigset_t> blocked;     // only of flows that ever blocked any
-  sigset_t pending{};
-  std::map<int, std::pair<int, sigval>> sources;  // code and value of pending ones, where timers have sent them
-  int sampled = 0;                                // the signal of a timer that takes samples, when one is due
-  const char* handler_stack = nullptr;            // where a handler that deliver_signals() has called begins
-  unsigned long delivered = 0;                    // handlers called
+  std::deque<Sent> pending;
+  std::optional<Sent> sampled;          // of a timer that takes samples, when one is due
+  const char* handler_stack = nullptr;  // where a handler that deliver_signals() has called begins
+  unsigned long delivered = 0;          // handlers called
 
   Action& action(int signal) {
     std::unique_ptr<Action>& own = actions[static_cast<std::size_t>(signal)];
@@ -122,71 +134,70 @@ Action action_of(Instance& instance, int signal) {
   return action != nullptr ? *action : Action{};
 }
 
-void act(Instance& instance, int signal, int code, sigval value, void* interrupted = nullptr) {
-  const Action action = action_of(instance, signal);
+siginfo_t info_of(Instance& instance, const Sent& sent) {
+  siginfo_t info{};
+  info.si_signo = sent.signal;
+  info.si_code = sent.code;
+  info.si_pid = sent.sender != 0 ? sent.sender : pid_of(instance);
+  info.si_uid = getuid();
+  info.si_value = sent.value;
+  return info;
+}
+
+void act(Instance& instance, const Sent& sent, void* interrupted = nullptr) {
+  const Action action = action_of(instance, sent.signal);
   if (!has_handler(action)) {
-    if (action.sa_handler == SIG_DFL) default_action(instance, signal);
+    if (action.sa_handler == SIG_DFL) default_action(instance, sent.signal);
     return;
   }
   siginfo_t info{};
-  info.si_signo = signal;
-  info.si_code = code;
-  if ((action.sa_flags & SA_SIGINFO) != 0) info.si_pid = pid_of(instance);
-  info.si_uid = getuid();
-  info.si_value = value;
+  if ((action.sa_flags & SA_SIGINFO) != 0) info = info_of(instance, sent);
   ucontext_t context;
   getcontext(&context);
-  call(instance, signal, &info, interrupted != nullptr ? interrupted : &context, action);
+  call(instance, sent.signal, &info, interrupted != nullptr ? interrupted : &context, action);
 }
 
-/// Takes a pending signal for which `wanted(signal)` out of the set; 0: there is none.
+/// Takes a pending signal of the calling flow for which `wanted(table, signal)`: the lowest, and of these the first.
 template <class Wanted>
-int take_pending(Instance& instance, Wanted wanted) {
+std::optional<Sent> take_pending(Instance& instance, Wanted wanted) {
   const std::lock_guard lock(tables_mutex);
   SignalTable* table = instance.libc().signals.part;
-  if (table == nullptr) return 0;
-  for (int signal = 1; signal < NSIG; ++signal) {
-    if (sigismember(&table->pending, signal) != 1 || !wanted(*table, signal)) continue;
-    sigdelset(&table->pending, signal);
-    return signal;
+  if (table == nullptr) return std::nullopt;
+  auto first = table->pending.end();
+  for (auto each = table->pending.begin(); each != table->pending.end(); ++each) {
+    if (each->to != nullptr && each->to != here()) continue;
+    if ((first == table->pending.end() || each->signal < first->signal) && wanted(*table, each->signal)) first = each;
   }
-  return 0;
+  if (first == table->pending.end()) return std::nullopt;
+  const Sent taken = *first;
+  table->pending.erase(first);
+  return taken;
 }
 
-bool is_blocked(const SignalTable& table, int signal) noexcept {
-  const auto blocked = table.blocked.find(here());
+bool is_blocked(const SignalTable& table, int signal, const TaskContext* flow) noexcept {
+  const auto blocked = table.blocked.find(flow);
   return blocked != table.blocked.end() && sigismember(&blocked->second, signal) == 1;
 }
 
-/// Of one that has been taken.
-std::pair<int, sigval> take_source(Instance& instance, int signal) {
-  const std::lock_guard lock(tables_mutex);
-  std::map<int, std::pair<int, sigval>>& sources = instance.libc().signals.get().sources;
-  const auto found = sources.find(signal);
-  if (found == sources.end()) return {SI_USER, {}};
-  const std::pair<int, sigval> source = found->second;
-  sources.erase(found);
-  return source;
-}
-
 void deliver_pending(Instance& instance, void* interrupted = nullptr) {
-  while (const int signal = take_pending(
-             instance, [](const SignalTable& table, int candidate) { return !is_blocked(table, candidate); })) {
-    const auto [code, value] = take_source(instance, signal);
-    act(instance, signal, code, value, interrupted);
-  }
+  while (const std::optional<Sent> sent = take_pending(
+             instance, [](const SignalTable& table, int signal) { return !is_blocked(table, signal, here()); }))
+    act(instance, *sent, interrupted);
 }
 
-void post(SignalTable& table, int signal, int code, sigval value) {
-  sigaddset(&table.pending, signal);
-  table.sources.insert_or_assign(signal, std::pair(code, value));
+/// Of the real-time ones all are kept, of the others one.
+void post(SignalTable& table, const Sent& sent) {
+  const bool is_there = sent.signal < SIGRTMIN && std::ranges::any_of(table.pending, [&sent](const Sent& each) {
+                          return each.signal == sent.signal && each.to == sent.to;
+                        });
+  if (!is_there) table.pending.push_back(sent);
 }
 
-bool has_undelivered(const SignalTable& table) noexcept {
-  for (int signal = 1; signal < NSIG; ++signal) {
-    if (sigismember(&table.pending, signal) == 1 && !is_blocked(table, signal)) return true;
-  }
-  return false;
+/// For `flow`.
+bool has_undelivered(const SignalTable& table, const TaskContext* flow) noexcept {
+  return std::ranges::any_of(table.pending, [&](const Sent& sent) {
+    return (sent.to == nullptr || sent.to == flow) && !is_blocked(table, sent.signal, flow);
+  });
 }
 
 /// What the program has set the stack of a handler to.
@@ -245,8 +256,8 @@ bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void*
     const std::lock_guard lock(tables_mutex);
     SignalTable* const table = flow->instance->libc().signals.part;
     if (table == nullptr || (table->handler_stack != nullptr && stack < table->handler_stack)) return false;
-    if (table->sampled != 0) sigaddset(&table->pending, std::exchange(table->sampled, 0));
-    if (!has_undelivered(*table)) return false;
+    if (table->sampled) post(*table, *std::exchange(table->sampled, std::nullopt));
+    if (!has_undelivered(*table, flow)) return false;
   }
   return arch::call_on_interrupted_stack(signal, info, context, run_pending_handlers, stack_low);
 }
@@ -259,7 +270,7 @@ bool post_signal(Instance& instance, int signal, int code, sigval value) {
     const bool blocked = std::ranges::any_of(
         table.blocked, [signal](const auto& each) { return sigismember(&each.second, signal) == 1; });
     if (blocked || (action != nullptr && has_handler(*action))) {
-      post(table, signal, code, value);
+      post(table, {signal, code, value});
       return true;
     }
     if (action != nullptr && action->sa_handler == SIG_IGN) return false;
@@ -273,18 +284,32 @@ void note_sample(Instance& instance, int signal, int code, sigval value) {
   SignalTable& table = instance.libc().signals.get();
   const Action* const action = table.find(signal);
   if (action == nullptr || !has_handler(*action)) return;  // a sample would end the machine at any time
-  table.sampled = signal;
-  table.sources.insert_or_assign(signal, std::pair(code, value));
+  table.sampled = Sent{signal, code, value};
 }
 
 bool has_pending_signals(Instance& instance) noexcept {
   const std::lock_guard lock(tables_mutex);
   const SignalTable* const table = instance.libc().signals.part;
-  return table != nullptr && has_undelivered(*table);
+  return table != nullptr && std::ranges::any_of(table->pending, [table](const Sent& sent) {
+           return !is_blocked(*table, sent.signal, sent.to != nullptr ? sent.to : here());
+         });
+}
+
+std::optional<bool> signal_restarts(const TaskContext& thread) noexcept {
+  const std::lock_guard lock(tables_mutex);
+  const SignalTable* const table = thread.instance->libc().signals.part;
+  if (table == nullptr) return std::nullopt;
+  std::optional<bool> restarts;
+  for (const Sent& sent : table->pending) {
+    if (sent.to != &thread || is_blocked(*table, sent.signal, &thread)) continue;
+    const Action* const action = table->find(sent.signal);
+    restarts = restarts.value_or(true) && (action == nullptr || (action->sa_flags & SA_RESTART) != 0);
+  }
+  return restarts;
 }
 
 void call_abort_handler(Instance& instance) {
-  if (has_handler(action_of(instance, SIGABRT))) act(instance, SIGABRT, SI_TKILL, {});
+  if (has_handler(action_of(instance, SIGABRT))) act(instance, {SIGABRT, SI_TKILL});
 }
 
 void inherit_signal_mask(const TaskContext& from, const TaskContext& to) {
@@ -297,7 +322,10 @@ void inherit_signal_mask(const TaskContext& from, const TaskContext& to) {
 
 void forget_signal_mask(const TaskContext& context) noexcept {
   const std::lock_guard lock(tables_mutex);
-  if (SignalTable* table = context.instance->libc().signals.part) table->blocked.erase(&context);
+  SignalTable* const table = context.instance->libc().signals.part;
+  if (table == nullptr) return;
+  table->blocked.erase(&context);
+  std::erase_if(table->pending, [&context](const Sent& sent) { return sent.to == &context; });
 }
 
 int send_signal(Instance& instance, int signal, int code, sigval value) {
@@ -306,28 +334,49 @@ int send_signal(Instance& instance, int signal, int code, sigval value) {
   if (signal != SIGKILL && signal != SIGSTOP) {
     const std::lock_guard lock(tables_mutex);
     SignalTable* table = instance.libc().signals.part;
-    if (table != nullptr && is_blocked(*table, signal)) {
-      post(*table, signal, code, value);
+    if (table != nullptr && is_blocked(*table, signal, here())) {
+      post(*table, {signal, code, value, 0, code == SI_TKILL ? here() : nullptr});
       return 0;
     }
   }
-  act(instance, signal, code, value);
+  act(instance, {signal, code, value});
+  return 0;
+}
+
+int signal_thread(Instance& instance, const ThreadName& thread, int signal, int code, sigval value) {
+  if (signal < 0 || signal >= NSIG) return EINVAL;
+  bool is_own = false;
+  bool is_posted = false;
+  bool is_ignored = signal == 0;
+  const bool is_there = with_thread(instance, thread, [&](const TaskContext& to) {
+    is_own = &to == here();
+    if (is_own || signal == 0) return;
+    const std::lock_guard lock(tables_mutex);
+    SignalTable& table = instance.libc().signals.get();
+    const Action* const action = table.find(signal);
+    is_posted = is_blocked(table, signal, &to) || (action != nullptr && has_handler(*action));
+    if (is_posted) post(table, {signal, code, value, 0, &to});
+    is_ignored = action != nullptr && action->sa_handler == SIG_IGN;
+  });
+  if (!is_there) return ESRCH;
+  if (is_own) return send_signal(instance, signal, code, value) == 0 ? 0 : EINVAL;
+  if (is_posted) return remind_of_signals(instance) ? 0 : EAGAIN;
+  if (!is_ignored) default_action(instance, signal);
   return 0;
 }
 
 int signal_process(Instance& instance, pid_t process, int signal, int code, sigval value) {
   if (process == pid_of(instance)) return send_signal(instance, signal, code, value);
   if (signal < 0 || signal >= NSIG) return failed(EINVAL);
-  struct Sent {
-    int signal;
-    int code;
-    sigval value;
+  struct Mail {
+    Sent sent;
     bool is_fatal = false;
-  } sent{signal, code, value};
+  } mail{{signal, code, value, pid_of(instance)}};
   const bool is_cell = with_instance(
       process,
       [](Instance& other, void* state) {
-        auto& [number, of, with, is_fatal] = *static_cast<Sent*>(state);
+        auto& [sent, is_fatal] = *static_cast<Mail*>(state);
+        const int number = sent.signal;
         if (number == 0) return;
         const std::lock_guard lock(tables_mutex);
         SignalTable* table = other.libc().signals.part;
@@ -337,15 +386,15 @@ int signal_process(Instance& instance, pid_t process, int signal, int code, sigv
                                   return sigismember(&flow.second, number) == 1;
                                 });
         if (is_caught || is_blocked) {
-          post(*table, number, of, with);
+          post(*table, sent);
         } else {
           is_fatal = (action == nullptr || action->sa_handler == SIG_DFL) && number != SIGCHLD && number != SIGURG &&
                      number != SIGWINCH && number != SIGCONT;
         }
       },
-      &sent);
+      &mail);
   if (!is_cell) return code == SI_QUEUE ? ::sigqueue(process, signal, value) : ::kill(process, signal);
-  if (sent.is_fatal) {
+  if (mail.is_fatal) {
     fail_instance(
         instance, 128 + signal,
         fmt::format("the program sent {} to process {}, which is another cell and has no handler for it; that "
@@ -385,16 +434,18 @@ int change_signal_mask(Instance& instance, int how, const sigset_t* set, sigset_
 
 sigset_t pending_signals(Instance& instance) noexcept {
   const std::lock_guard lock(tables_mutex);
-  const SignalTable* table = instance.libc().signals.part;
-  return table != nullptr ? table->pending : sigset_t{};
-}
-
-int take_pending_signal(Instance& instance, const sigset_t& set) noexcept {
-  return take_pending(instance,
-                      [&set](const SignalTable&, int candidate) { return sigismember(&set, candidate) == 1; });
+  sigset_t set;
+  sigemptyset(&set);
+  if (const SignalTable* table = instance.libc().signals.part) {
+    for (const Sent& sent : table->pending) {
+      if (sent.to == nullptr || sent.to == here()) sigaddset(&set, sent.signal);
+    }
+  }
+  return set;
 }
 
 void deliver_pending_signals(Instance& instance) noexcept { deliver_pending(instance); }
+void deliver_signals_here(Instance& instance, void* interrupted) { deliver_pending(instance, interrupted); }
 
 unsigned long delivered_signals(Instance& instance) noexcept {
   const std::lock_guard lock(tables_mutex);
@@ -464,12 +515,14 @@ int bound_sigqueue(pid_t process, int signal, sigval value) {
 
 int bound_pthread_kill(pthread_t thread, int signal) {
   Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr || signal == 0) return ::pthread_kill(thread, signal);
-  if (pthread_equal(thread, own_thread()) != 0) return send_signal(*instance, signal, SI_TKILL) == 0 ? 0 : EINVAL;
-  instance->services().warn(
-      "pthread_kill() of another thread is not available in a loaded program (it returns ENOSYS): signals are "
-      "the machine's; use a condition variable or a pipe to wake a thread");
-  return ENOSYS;
+  if (instance == nullptr) return ::pthread_kill(thread, signal);
+  return signal_thread(*instance, {thread, 0}, signal, SI_TKILL, {});
+}
+
+int bound_pthread_sigqueue(pthread_t thread, int signal, sigval value) {
+  Instance* instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::pthread_sigqueue(thread, signal, value);
+  return signal_thread(*instance, {thread, 0}, signal, SI_QUEUE, value);
 }
 
 int bound_siginterrupt(int signal, int flag) {
@@ -505,6 +558,7 @@ std::span<const Binding> signals_bindings() {
       Binding::of("kill", bound_kill),
       Binding::of("sigqueue", bound_sigqueue),
       Binding::of("pthread_kill", bound_pthread_kill),
+      Binding::of("pthread_sigqueue", bound_pthread_sigqueue),
       Binding::of("siginterrupt", bound_siginterrupt),
       Binding::of("sigaltstack", bound_sigaltstack),
   };
@@ -542,10 +596,11 @@ bool wait_until(Instance& instance, const char* function, std::optional<Clock::t
   return true;
 }
 
-int wait_for_one_of(Instance& instance, const char* function, const sigset_t& set,
-                    std::optional<Clock::time_point> deadline) {
-  int found = 0;
-  wait_until(instance, function, deadline, [&] { return (found = take_pending_signal(instance, set)) != 0; });
+std::optional<Sent> wait_for_one_of(Instance& instance, const char* function, const sigset_t& set,
+                                    std::optional<Clock::time_point> deadline) {
+  std::optional<Sent> found;
+  const auto is_in = [&set](const SignalTable&, int signal) { return sigismember(&set, signal) == 1; };
+  wait_until(instance, function, deadline, [&] { return (found = take_pending(instance, is_in)).has_value(); });
   return found;
 }
 
@@ -591,23 +646,17 @@ int bound_sigsuspend(Instance& instance, const sigset_t* mask) {
 }
 
 int bound_sigwait(Instance& instance, const sigset_t* set, int* signal) {
-  *signal = wait_for_one_of(instance, "sigwait", *set, std::nullopt);
+  *signal = wait_for_one_of(instance, "sigwait", *set, std::nullopt)->signal;
   return 0;
 }
 
-int give_info(Instance& instance, int signal, siginfo_t* info) {
-  const auto [code, value] = take_source(instance, signal);
-  if (info != nullptr) {
-    *info = siginfo_t{};
-    info->si_signo = signal;
-    info->si_code = code;
-    info->si_value = value;
-  }
-  return signal;
+int give_info(Instance& instance, const Sent& sent, siginfo_t* info) {
+  if (info != nullptr) *info = info_of(instance, sent);
+  return sent.signal;
 }
 
 int bound_sigwaitinfo(Instance& instance, const sigset_t* set, siginfo_t* info) {
-  return give_info(instance, wait_for_one_of(instance, "sigwaitinfo", *set, std::nullopt), info);
+  return give_info(instance, *wait_for_one_of(instance, "sigwaitinfo", *set, std::nullopt), info);
 }
 
 int bound_sigtimedwait(Instance& instance, const sigset_t* set, siginfo_t* info, const timespec* timeout) {
@@ -615,8 +664,8 @@ int bound_sigtimedwait(Instance& instance, const sigset_t* set, siginfo_t* info,
   if (timeout != nullptr) {
     deadline = Clock::now() + std::chrono::seconds(timeout->tv_sec) + std::chrono::nanoseconds(timeout->tv_nsec);
   }
-  const int signal = wait_for_one_of(instance, "sigtimedwait", *set, deadline);
-  return signal != 0 ? give_info(instance, signal, info) : failed(EAGAIN);
+  const std::optional<Sent> sent = wait_for_one_of(instance, "sigtimedwait", *set, deadline);
+  return sent ? give_info(instance, *sent, info) : failed(EAGAIN);
 }
 
 // X/Open's older words for the same.

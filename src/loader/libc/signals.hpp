@@ -4,6 +4,7 @@
 #pragma once
 
 #include <csignal>
+#include <optional>
 
 namespace aplib::loader {
 class Instance;
@@ -11,6 +12,8 @@ struct TaskContext;
 }  // namespace aplib::loader
 
 namespace aplib::loader::libc {
+
+struct ThreadName;
 
 /// The process's fault handler asks this first. If code of an instance caused the fault, and the instance has a handler
 /// for it, returns true, and returning from the process's handler starts the instance's on the interrupted code's own
@@ -37,6 +40,12 @@ bool post_signal(Instance& instance, int signal, int code, sigval value);
 void note_sample(Instance& instance, int signal, int code, sigval value);
 /// Some have come and have not been delivered. Call from: any thread.
 bool has_pending_signals(Instance& instance) noexcept;
+/// Nothing has come for a thread that the program has made; else whether what it waits for is to go on afterwards. Call
+/// from: any thread, while that one lives.
+std::optional<bool> signal_restarts(const TaskContext& thread) noexcept;
+/// The interrupted code of the calling thread, which the program has made: calls the handlers of what has come for it.
+/// They may leave by longjmp() or pthread_exit(). Call from: a signal handler.
+void deliver_signals_here(Instance& instance, void* interrupted);
 
 /// Calls the instance's own handler of SIGABRT, if it has one.
 void call_abort_handler(Instance& instance);
@@ -54,11 +63,11 @@ int send_signal(Instance& instance, int signal, int code, sigval value = {});
 /// kill() and sigqueue(): to itself as send_signal(). Another cell of this process gets it when it next waits for a
 /// signal or changes its mask; one without a handler ends the machine. To others: the system's.
 int signal_process(Instance& instance, pid_t process, int signal, int code, sigval value = {});
+/// pthread_kill(), tgkill(), pthread_sigqueue(): returns the error. The handler runs on that thread.
+int signal_thread(Instance& instance, const ThreadName& thread, int signal, int code, sigval value);
 /// As pthread_sigmask: returns the error. Signals that waited and are free now are delivered.
 int change_signal_mask(Instance& instance, int how, const sigset_t* set, sigset_t* old);
 sigset_t pending_signals(Instance& instance) noexcept;
-/// Takes one of `set` that is pending; 0: none is.
-int take_pending_signal(Instance& instance, const sigset_t& set) noexcept;
 /// Calls the handlers of signals that have come for the calling flow and are not blocked.
 void deliver_pending_signals(Instance& instance) noexcept;
 /// How many times a handler of the instance was called so far.

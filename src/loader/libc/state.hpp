@@ -90,7 +90,7 @@ struct HeapAccount;     // heap.cpp
 struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
 struct RecordLocks;     // record_locks.cpp
 struct Keys;            // keys.cpp: of thread-specific data
-struct PoolThreads;     // threads.cpp: those that libraries keep
+struct OwnThreads;      // threads.cpp: those that have not ended
 struct Identity;        // identity.cpp: the pid
 struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror's text
 
@@ -152,7 +152,7 @@ struct LibcState {
   Lazy<ExitLists> exits;
   Lazy<RecordLocks> locks;
   Lazy<Keys> keys;
-  Lazy<PoolThreads> pool;
+  Lazy<OwnThreads> threads;
   Lazy<DlState> dl;
   Lazy<Identity> identity;
 };

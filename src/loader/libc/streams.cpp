@@ -244,6 +244,32 @@ void forget(Instance& instance, std::FILE* file) {
   own.open.pop_back();
 }
 
+namespace {
+
+std::vector<std::FILE*> files_of(StdioPrivate& own) {
+  std::vector<std::FILE*> files;
+  const std::lock_guard lock(own.mutex);
+  for (const Outlet& outlet : own.outlets) {
+    if (outlet.file != nullptr) files.push_back(outlet.file);
+  }
+  for (const StdioPrivate::Open& each : own.open) files.push_back(each.file);
+  return files;
+}
+
+void close_files(Instance& instance, StdioPrivate& own) {
+  for (const StdioPrivate::Open& each : std::exchange(own.open, {})) {
+    note_closed(instance, descriptor_of(each.file));
+    std::fclose(each.file);
+  }
+  for (Outlet& outlet : own.outlets) {
+    if (outlet.file != nullptr) std::fclose(std::exchange(outlet.file, nullptr));
+    redirect(outlet, Outlet::Leads::nowhere);
+    variable_of(instance.libc(), outlet.stream) = nullptr;
+  }
+}
+
+}  // namespace
+
 int flush_stream(Instance& instance, std::FILE* file) {
   if (file != nullptr) {
     const int result = std::fflush(file);
@@ -251,16 +277,10 @@ int flush_stream(Instance& instance, std::FILE* file) {
     return result;
   }
   StdioPrivate& own = stdio_of(instance);
-  std::vector<std::FILE*> files;
-  {
-    const std::lock_guard lock(own.mutex);
-    for (const Outlet& outlet : own.outlets) files.push_back(outlet.file);
-    for (const StdioPrivate::Open& each : own.open) files.push_back(each.file);
-  }
   int result = 0;
-  for (std::FILE* each : files) {
+  for (std::FILE* each : files_of(own)) {
     // Input is left alone: the program's next read goes on where it was.
-    if (each != nullptr && __fwriting(each) != 0 && std::fflush(each) != 0) result = EOF;
+    if (__fwriting(each) != 0 && std::fflush(each) != 0) result = EOF;
   }
   for (Outlet& outlet : own.outlets) {
     if (outlet.file != nullptr) show_outlet(outlet);
@@ -283,24 +303,15 @@ void start_stdio(Instance& instance) {
   }
 }
 
-void stop_stdio(Instance& instance) {
-  struct AtEnd {
-    Instance& instance;
-    ~AtEnd() { close_descriptors(instance); }
-  } const at_end{instance};
-  if (instance.libc().stdio.part == nullptr) return;
-  StdioPrivate& own = stdio_of(instance);
-  flush_stream(instance, nullptr);
-  for (const StdioPrivate::Open& each : std::exchange(own.open, {})) {
-    note_closed(instance, descriptor_of(each.file));
-    std::fclose(each.file);
+void stop_stdio(Instance& instance, bool alone) {
+  StdioPrivate* const own = instance.libc().stdio.part;
+  if (own != nullptr) {
+    for (std::FILE* const each : files_of(*own)) __fsetlocking(each, FSETLOCKING_BYCALLER);
+    flush_stream(instance, nullptr);
   }
-  LibcState& state = instance.libc();
-  for (Outlet& outlet : own.outlets) {
-    if (outlet.file != nullptr) std::fclose(std::exchange(outlet.file, nullptr));
-    redirect(outlet, Outlet::Leads::nowhere);
-    variable_of(state, outlet.stream) = nullptr;
-  }
+  if (!alone) return;
+  if (own != nullptr) close_files(instance, *own);
+  close_descriptors(instance);
 }
 
 }  // namespace aplib::loader::libc

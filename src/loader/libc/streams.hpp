@@ -109,9 +109,10 @@ void say(Instance& instance, std::string_view text) noexcept;
 /// Makes those standard streams that the program names, so that the data symbols point to them before any code
 /// runs. May throw std::bad_alloc.
 void start_stdio(Instance& instance);
-/// At the end of the instance, after its last code: writes what is buffered (standard streams, files)
-/// and closes all. Nothing of the program may run afterwards. Call from: the last flow of the instance.
-void stop_stdio(Instance& instance);
+/// At the end of the instance, after its last code: writes what is buffered (standard streams, files), and closes all
+/// if the calling flow is `alone`: nothing of the program may run afterwards. No lock of a file is waited for: who held
+/// it may have ended. Call from: the last flow of the instance.
+void stop_stdio(Instance& instance, bool alone);
 
 // ---------------------------------------------------------------- reading (input.cpp)
 // As libc's, but where bytes are to come that nobody has sent yet, other tasks run meanwhile. `file`: any of the

@@ -4,14 +4,16 @@
 // and the instance stays as long as it runs. Libraries that all instances share call pthread_create by themselves, so
 // this library puts its own before libc's (at the end of this file).
 //
-// Libraries keep threads that wait for the program's next call and end with the process: those of OpenMP, BLAS, TBB.
-// Such a *pool thread* does not keep its instance. When the instance has ended, it is taken out of its wait by a signal
-// and ends, as it would with a process.
+// When a program ends by exit() or the return of its main, its threads end with it, as with a process: a signal takes
+// them out of what they do. Where main has ended by pthread_exit(), the program ends with its last thread. Libraries
+// keep threads that wait for the program's next call: those of OpenMP, BLAS, TBB. Such a *pool thread* does not keep
+// the program then.
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <threads.h>
+#include <unwind.h>
 
 #include <algorithm>
 #include <array>
@@ -26,6 +28,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,6 +42,7 @@
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
+#include "loader/libc/identity.hpp"
 #include "loader/libc/signals.hpp"
 #include "loader/libc/waiting.hpp"
 
@@ -68,16 +72,17 @@ struct ProgramThread {
   TaskContext* context;
   Routine routine;
   void* argument;
-  bool of_pool = false;
   ThreadStack stack;
-  pthread_t id{};                 ///< Of a pool thread.
-  std::atomic<bool> over{false};  ///< Pool thread: its instance has ended.
+  pthread_t id{};
+  std::atomic<pid_t> number{0};
+  std::atomic<bool> over{false};  ///< Its instance has ended.
+  bool makes = false;             ///< It makes a thread, and holds OwnThreads::mutex.
 };
 
 }  // namespace
 
-/// The pool threads of an instance that have not ended.
-struct PoolThreads {
+/// The threads of an instance that have not ended.
+struct OwnThreads {
   std::mutex mutex;
   std::vector<ProgramThread*> all;
 };
@@ -97,20 +102,14 @@ void run_exits_of_thread(TaskContext& context) {
   }
 }
 
-void leave_pool(ProgramThread& thread) noexcept {
-  PoolThreads& pool = *thread.context->instance->libc().pool.part;
-  const std::lock_guard lock(pool.mutex);
-  std::erase(pool.all, &thread);
-}
-
 void release(ProgramThread& thread) {
   TaskContext* const context = thread.context;
   CellServices& services = context->instance->services();  // outlives the instance, which may end here
   this_thread = nullptr;
-  if (thread.of_pool) {
-    leave_pool(thread);
-  } else {
-    count_thread(*context->instance, -1);
+  {
+    OwnThreads& threads = *context->instance->libc().threads.part;
+    const std::lock_guard lock(threads.mutex);
+    std::erase(threads.all, &thread);
   }
   try {
     context->ops->release(context);
@@ -154,6 +153,7 @@ void* run_thread(void* state) {
   TaskContext& context = *thread->context;
   const std::shared_ptr<void> kept = context.instance->services().thread_begins();
   thread->stack = own_stack();
+  thread->number = ::gettid();
   current_program_context = &context;
   if (context.swaps) context.ops->swap(nullptr, &context);
   measure_thread(context);
@@ -170,7 +170,8 @@ void* run_thread(void* state) {
   if (thread->over.load(std::memory_order_relaxed)) {  // relaxed: what it says does not matter any more
     context.thread_exits.clear();
     context.key_values.clear();
-    pthread_detach(pthread_self());  // nobody is left to join it
+    // Nobody is left to join it.
+    pthread_detach(pthread_self());
   } else if (outcome.jumped) {
     context.instance->services().task_exited(outcome.status);
   }
@@ -212,34 +213,45 @@ std::unique_ptr<ProgramThread> prepare(TaskContext& maker, Routine routine, void
   thread->context->of_pool = of_pool;
   thread->routine = routine;
   thread->argument = argument;
-  thread->of_pool = of_pool;
   inherit_signal_mask(maker, *thread->context);
-  if (!of_pool) count_thread(*maker.instance, 1);
   return thread;
 }
 
 void take_back(ProgramThread& thread) noexcept {
-  if (!thread.of_pool) count_thread(*thread.context->instance, -1);
   forget_signal_mask(*thread.context);
   thread.context->ops->discard(thread.context);
 }
+
+/// The calling thread is not ended while this lives.
+class Making {
+ public:
+  Making() noexcept { tell(true); }
+  ~Making() { tell(false); }
+  Making(const Making&) = delete;
+  Making& operator=(const Making&) = delete;
+
+ private:
+  static void tell(bool makes) noexcept {
+    if (this_thread != nullptr) this_thread->makes = makes;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+};
 
 int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, void* argument,
            const void* caller) noexcept {
   TaskContext* const maker = here();
   if (maker == nullptr) return create_natively(id, attributes, routine, argument);
   Instance& instance = *maker->instance;
-  PoolThreads* pool = nullptr;
   std::unique_ptr<ProgramThread> thread;
+  const Making making;
+  OwnThreads* threads = nullptr;
   std::unique_lock<std::mutex> known;
   try {
     instance.begin_threads();
-    if (is_for_pool(instance, caller)) {
-      pool = &shared_part(instance.libc().pool);
-      known = std::unique_lock(pool->mutex);  // so that the new thread does not end before it is known
-      pool->all.reserve(pool->all.size() + 1);
-    }
-    thread = prepare(*maker, routine, argument, pool != nullptr);
+    threads = &shared_part(instance.libc().threads);
+    known = std::unique_lock(threads->mutex);  // so that the new thread does not end before it is known
+    threads->all.reserve(threads->all.size() + 1);
+    thread = prepare(*maker, routine, argument, is_for_pool(instance, caller));
   } catch (const std::exception& error) {  // memory
     instance.services().warn(error.what());
     return EAGAIN;
@@ -249,11 +261,8 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
     take_back(*thread);
     return error;
   }
-  if (pool != nullptr) {
-    thread->id = *id;
-    pool->all.push_back(thread.get());
-  }
-  static_cast<void>(thread.release());  // the thread's own
+  thread->id = *id;
+  threads->all.push_back(thread.release());  // the thread's own
   return 0;
 }
 
@@ -292,54 +301,102 @@ ThreadStack stack_of_program_thread() noexcept {
   return thread != nullptr ? thread->stack : ThreadStack{};
 }
 
-void warn_of_threads(Instance& instance) {
-  constexpr int looks_max = 200;  // a fifth of a second: a thread that has done its work may be just about to end
-  for (int look = 0; look < looks_max && threads_of(instance) != 0; ++look)
-    instance.services().sleep(std::chrono::milliseconds(1));
-  if (const int threads = threads_of(instance); threads != 0) {
-    instance.services().warn(
-        fmt::format("the program's main part has ended, and {} thread{} that it made still run{}; it ends when they "
-                    "have ended: join them before",
-                    threads, threads == 1 ? "" : "s", threads == 1 ? "s" : ""));
-  }
-}
-
-// ---------------------------------------------------------------- the end of pool threads
+// ---------------------------------------------------------------- the end of threads
 
 namespace {
 
-/// Nobody else's: programs' handlers are not the kernel's (signals.cpp).
-int signal_of_end() noexcept { return SIGRTMAX - 1; }
+struct Code {
+  const void* low = nullptr;
+  const void* high = nullptr;
+  [[nodiscard]] bool has(const void* place) const noexcept { return low <= place && place < high; }
+};
+
+/// The file of the process that has this address.
+Code file_of(const void* address) noexcept {
+  struct dl_find_object found {};
+  if (_dl_find_object(const_cast<void*>(address), &found) != 0) return {};
+  return {found.dlfo_map_start, found.dlfo_map_end};
+}
+
+Code code_of_libc;
+Code own_code;
+
+/// A walk from where a thread was interrupted to its program's code.
+struct Walk {
+  const Instance& instance;
+  const void* begin;
+  int own = 0;  ///< Functions of ours that it has come by.
+  bool begun = false;
+  bool is_direct = true;  ///< They were one after the other.
+  bool arrived = false;
+};
+
+_Unwind_Reason_Code walk_on(_Unwind_Context* frame, void* state) {
+  auto& walk = *static_cast<Walk*>(state);
+  const void* const at = reinterpret_cast<const void*>(_Unwind_GetIP(frame));
+  if (at == walk.begin) walk.begun = true;
+  if (!walk.begun) return _URC_NO_REASON;  // the handler
+  if (walk.instance.image_at(at) != nullptr) {
+    walk.arrived = true;
+    return _URC_END_OF_STACK;
+  }
+  if (own_code.has(at)) {
+    ++walk.own;
+    return _URC_NO_REASON;
+  }
+  if (walk.own > 0) walk.is_direct = false;
+  return code_of_libc.has(at) ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+/// The thread that was interrupted runs code of the program's own, or waits in libc, which it has called itself or by a
+/// function of ours: so it is not in the middle of what others need. Who waits for a lock may hold another one.
+bool is_interruptible(const Instance& instance, const void* interrupted) noexcept {
+  const void* const at = arch::interrupted(interrupted).instruction;
+  if (instance.image_at(at) != nullptr) return true;
+  const arch::Waits waits = arch::was_waiting(interrupted);
+  if (waits == arch::Waits::none) return false;
+  Walk walk{instance, at};
+  _Unwind_Backtrace(walk_on, &walk);
+  return walk.arrived && (waits == arch::Waits::for_others || (walk.own <= 1 && walk.is_direct));
+}
+
+/// Stops a thread that a program has made. Nobody else's: programs' handlers are not the kernel's (signals.cpp).
+/// `restarts`: what the thread waits for goes on.
+int stop_signal(bool restarts) noexcept { return SIGRTMAX - (restarts ? 1 : 2); }
 
 }  // namespace
 
 void hold_end(bool held) noexcept {
   sigset_t end;
   sigemptyset(&end);
-  sigaddset(&end, signal_of_end());
+  sigaddset(&end, stop_signal(true));
   ::pthread_sigmask(held ? SIG_BLOCK : SIG_UNBLOCK, &end, nullptr);
 }
 
 namespace {
 
-/// Leaves the thread's routine where it stands, if that is the program's own code or a wait in libc: there it holds no
-/// lock of anybody else. Elsewhere it goes on, and is asked again.
-void end_this_thread(int, siginfo_t*, void* interrupted) {
+/// The thread takes its signals, or leaves its routine where it stands, if it may. Else it goes on, and is asked again.
+void stop_this_thread(int, siginfo_t*, void* interrupted) {
   ProgramThread* const thread = this_thread;
-  if (thread == nullptr || !thread->over.load(std::memory_order_relaxed)) return;
+  if (thread == nullptr || thread->makes) return;
   TaskContext& context = *thread->context;
-  const void* const at = arch::interrupted(interrupted).instruction;
-  if (context.exit_frame == nullptr) return;
-  if (context.instance->image_at(at) == nullptr && !arch::was_waiting(interrupted)) return;
-  exit_to_frame(context, 0);
+  const int saved_errno = errno_now();
+  if (context.exit_frame == nullptr || !is_interruptible(*context.instance, interrupted)) return;
+  if (thread->over.load(std::memory_order_relaxed)) exit_to_frame(context, 0);
+  deliver_signals_here(*context.instance, interrupted);
+  failed(saved_errno);
 }
 
-void prepare_end() {
+void prepare_stops() {
   static const bool prepared = [] {
+    code_of_libc = file_of(::dlsym(RTLD_DEFAULT, "gnu_get_libc_version"));
+    own_code = file_of(reinterpret_cast<const void*>(&prepare_stops));
     struct sigaction action {};
-    action.sa_sigaction = end_this_thread;
-    action.sa_flags = SA_SIGINFO | SA_RESTART;
-    return ::sigaction(signal_of_end(), &action, nullptr) == 0;
+    action.sa_sigaction = stop_this_thread;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    if (::sigaction(stop_signal(false), &action, nullptr) != 0) return false;
+    action.sa_flags |= SA_RESTART;
+    return ::sigaction(stop_signal(true), &action, nullptr) == 0;
   }();
   static_cast<void>(prepared);
 }
@@ -353,23 +410,56 @@ constexpr int asked_max = 10'000;
 
 }  // namespace
 
-bool end_pool_threads(Instance& instance) {
-  PoolThreads* const pool = instance.libc().pool.part;
-  if (pool == nullptr) return true;
+bool end_threads(Instance& instance) {
+  OwnThreads* const threads = instance.libc().threads.part;
+  if (threads == nullptr) return true;
   stop_timers(instance);  // their calls have threads
-  prepare_end();
+  prepare_stops();
   for (int asked = 0; asked < asked_max; ++asked) {
     {
-      const std::lock_guard lock(pool->mutex);
-      if (pool->all.empty()) return true;
-      for (ProgramThread* thread : pool->all) {
+      const std::lock_guard lock(threads->mutex);
+      if (threads->all.empty()) return true;
+      for (ProgramThread* thread : threads->all) {
         thread->over.store(true, std::memory_order_relaxed);
-        ::pthread_kill(thread->id, signal_of_end());
+        ::pthread_kill(thread->id, stop_signal(true));
       }
     }
     instance.services().sleep(std::chrono::microseconds(100));
   }
   return false;
+}
+
+bool with_thread(Instance& instance, const ThreadName& name, const std::function<void(const TaskContext&)>& use) {
+  bool found = false;
+  const auto take = [&](const TaskContext& context) {
+    found = true;
+    use(context);
+  };
+  instance.for_each_context([&](TaskContext& context) {
+    if (!instance.is_main(&context)) return;
+    const bool is_meant = name.number != 0 ? name.number == pid_of(instance)
+                                           : context.thread && pthread_equal(*context.thread, name.id) != 0;
+    if (is_meant) take(context);
+  });
+  OwnThreads* const threads = std::atomic_ref(instance.libc().threads.part).load(std::memory_order_acquire);
+  if (found || threads == nullptr) return found;
+  const std::lock_guard lock(threads->mutex);
+  for (const ProgramThread* const thread : threads->all) {
+    if (name.number != 0 ? thread->number == name.number : pthread_equal(thread->id, name.id) != 0)
+      take(*thread->context);
+  }
+  return found;
+}
+
+void interrupt_threads(Instance& instance) {
+  OwnThreads* const threads = std::atomic_ref(instance.libc().threads.part).load(std::memory_order_acquire);
+  if (threads == nullptr) return;
+  prepare_stops();
+  const std::lock_guard lock(threads->mutex);
+  for (const ProgramThread* const thread : threads->all) {
+    if (const std::optional<bool> restarts = signal_restarts(*thread->context))
+      ::pthread_kill(thread->id, stop_signal(*restarts));
+  }
 }
 
 namespace {

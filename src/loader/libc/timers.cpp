@@ -211,6 +211,7 @@ void Clockwork::expire(TimerState& state, Time now) {
   }
   if (!stops) return;
   state.retry = now + state.pause;
+  interrupt_threads(*state.instance);
   if (thread != 0) ::tgkill(::getpid(), thread, interrupt_signal);
 }
 
@@ -570,6 +571,14 @@ void stop_timers(Instance& instance) noexcept {
   });
   state->over.store(true);
   ::sem_post(&state->calls);
+}
+
+bool remind_of_signals(Instance& instance) {
+  TimerState& state = state_of(instance);
+  const std::lock_guard lock(clockwork().mutex);
+  state.pause = first_retry;
+  state.retry = WaitClock::now();
+  return clockwork().stir();
 }
 
 void expire_timers(Instance& instance) {

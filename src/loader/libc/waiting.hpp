@@ -56,6 +56,9 @@ std::optional<WaitClock::time_point> next_timer(Instance& instance) noexcept;
 /// Leaves the signals of those that are due. May end the machine, as a signal without a handler does.
 void expire_timers(Instance& instance);
 
+/// The program's flows take the signals that have come for them, soon. False: no thread can be had. May throw
+/// std::bad_alloc.
+bool remind_of_signals(Instance& instance);
 /// At the program's end: none is due any more.
 void stop_timers(Instance& instance) noexcept;
 

@@ -112,6 +112,39 @@ TEST_F(Signals, ASignalWithoutHandlerEndsTheMachineInWords) {
   EXPECT_EQ(run_journal(c("int main(int n, char** a) { return raise(SIGCHLD); }")).ran.failed_status, 0);
 }
 
+TEST_F(Signals, RealTimeOnesQueueWithTheirValues) {
+  const auto program = c(R"(
+    static char text[100];
+    static void handler(int signal, siginfo_t* info, void* context) {
+      char one[3] = {'a' + signal - SIGRTMIN, '0' + info->si_value.sival_int, 0};
+      strncat(text, info->si_code == SI_QUEUE && info->si_pid == getpid() ? one : "?", 2);
+    }
+    static void once(int signal) { strncat(text, "u", 2); }
+    int main(int n, char** a) {
+      struct sigaction action = {0};
+      sigset_t set;
+      start(a);
+      action.sa_sigaction = handler;
+      action.sa_flags = SA_SIGINFO;
+      sigaction(SIGRTMIN, &action, NULL);
+      sigaction(SIGRTMIN + 1, &action, NULL);
+      signal(SIGUSR1, once);
+      sigfillset(&set);
+      sigprocmask(SIG_BLOCK, &set, NULL);
+      for (int i = 1; i < 4; ++i) {
+        sigqueue(getpid(), SIGRTMIN + 1, (union sigval){.sival_int = i});
+        sigqueue(getpid(), SIGRTMIN, (union sigval){.sival_int = i});
+        kill(getpid(), SIGUSR1);
+      }
+      sigprocmask(SIG_UNBLOCK, &set, NULL);
+      say(text);
+      return 0;
+    })");
+  const JournalRun run = run_journal(program);
+  EXPECT_EQ(run.ran.outcome.status, 0);
+  EXPECT_EQ(run.journal, "ua1a2a3b1b2b3");
+}
+
 TEST_F(Signals, ABlockedSignalWaits) {
   const auto program = c(R"(
     static void handler(int signal) { say("handler "); }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "compile.hpp"
@@ -29,9 +31,10 @@ class Threads : public testing::Test {
         shop_.compile_cpp(journal_prologue + prologue + text, {"-shared", "-O1", "-std=c++17"}, "p.so"));
   }
 
+  Workshop shop_;
+
  private:
   static constexpr const char* prologue = "#include <pthread.h>\n#include <stdint.h>\n#include <unistd.h>\n";
-  Workshop shop_;
 };
 
 TEST_F(Threads, HaveTheGlobalsOfTheirInstanceAndThreadLocalsOfTheirOwn) {
@@ -170,15 +173,101 @@ TEST_F(Threads, ExitEndsTheThreadAloneAndSaysSo) {
   EXPECT_NE(host.warnings[0].find("exit()"), std::string::npos);
 }
 
-TEST_F(Threads, KeepTheInstanceUntilTheyEnd) {
+// As with a process: whatever they wait for or do, handlers run and files are written at once.
+TEST_F(Threads, EndWithTheProgram) {
   if (APLIB_TSAN)
     GTEST_SKIP()
         << "needs a build without ThreadSanitizer: it does not see how the program, which is not instrumented, waits";
   auto program = c(R"(
-    static int ends[2];
-    static char kept[] = "thread ";
+    #include <semaphore.h>
+    #include <stdio.h>
+    static int ends[2], begun;
+    static sem_t never;
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+    static volatile unsigned long counter;
+    static FILE* in;
     static void handler(void) { say("handler "); }
-    static void* work(void* unused) { char byte; if (read(ends[0], &byte, 1) == 1) say(kept); return NULL; }
+    static void* work(void* how) {
+      char line[10];
+      __atomic_add_fetch(&begun, 1, __ATOMIC_SEQ_CST);
+      for (;;) {
+        switch ((int)(intptr_t)how) {
+          case 0: if (read(ends[0], line, 1) == 1) say("?"); break;
+          case 1: sem_wait(&never); break;
+          case 2: pthread_mutex_lock(&mutex); pthread_cond_wait(&condition, &mutex); break;
+          case 3: sleep(1000); break;
+          case 4: ++counter; break;
+          case 5: fgets(line, sizeof line, in); break;
+          case 6: printf("x\n"); usleep(50); break;
+          case 7: free(malloc(counter++ % 1000)); break;
+        }
+      }
+    }
+    int main(int n, char** a) {
+      pthread_t id;
+      start(a);
+      atexit(handler);
+      sem_init(&never, 0, 0);
+      if (pipe(ends) != 0) return 100;
+      in = fdopen(ends[0], "r");
+      FILE* file = fopen(a[2], "w");
+      fputs("kept", file);
+      for (int how = 0; how < 8; ++how) pthread_create(&id, NULL, work, (void*)(intptr_t)how);
+      while (__atomic_load_n(&begun, __ATOMIC_SEQ_CST) < 8) usleep(100);
+      say("main ");
+      if (n > 3) exit(7);
+      return 7;
+    })");
+  const std::string file = shop_.folder() + "/file";
+  for (std::size_t arguments : {3U, 4U}) {
+    RecordingHost host;
+    Journal journal;
+    std::vector<std::string> words = journal.arguments();
+    words.push_back(file);
+    words.resize(arguments, "exit");
+    const loader::Outcome outcome = run_instance(make_instance(program, host, 0, words), call_main);
+    EXPECT_EQ(outcome.status, 7);
+    EXPECT_EQ(journal.text(), "main handler ");
+    EXPECT_EQ(host.warnings, std::vector<std::string>{});
+    std::ifstream text(file);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(text), {}), "kept");
+    while (program.use_count() != 1) std::this_thread::yield();  // the instance holds it, and goes
+  }
+}
+
+TEST_F(Threads, OfAHandlerAreJoinedByIt) {
+  const auto program = cpp(R"(
+    #include <condition_variable>
+    #include <mutex>
+    #include <thread>
+    struct Pool {
+      std::mutex mutex;
+      std::condition_variable changed;
+      bool over = false;
+      std::thread thread{[this] {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [this] { return over; });
+        say("thread ");
+      }};
+      ~Pool() {
+        { const std::lock_guard lock(mutex); over = true; }
+        changed.notify_all();
+        thread.join();
+        say("joined");
+      }
+    };
+    int main(int, char** a) { start(a); static Pool pool; say("main "); return 3; })");
+  const JournalRun run = run_journal(program);
+  EXPECT_EQ(run.ran.outcome.status, 3);
+  EXPECT_EQ(run.journal, "main thread joined");
+}
+
+TEST_F(Threads, GoOnWhereMainEndsByPthreadExit) {
+  auto program = c(R"(
+    static int ends[2];
+    static void handler(void) { say("handler "); }
+    static void* work(void* unused) { char byte; if (read(ends[0], &byte, 1) == 1) say("thread "); return NULL; }
     int main(int n, char** a) {
       pthread_t id;
       start(a);
@@ -187,17 +276,89 @@ TEST_F(Threads, KeepTheInstanceUntilTheyEnd) {
       pthread_create(&id, NULL, work, NULL);
       pthread_detach(id);
       say("main ");
-      exit(ends[1]);
+      *(int*)(journal + 1000) = ends[1];
+      pthread_exit(NULL);
     })");
   RecordingHost host;
   Journal journal;
-  const loader::Outcome outcome = run_instance(make_instance(program, host, 0, journal.arguments()), call_main);
+  run_instance(make_instance(program, host, 0, journal.arguments()), call_main);
   EXPECT_EQ(journal.text(), "main ");
-  ASSERT_EQ(host.warnings.size(), 1U);
-  EXPECT_NE(host.warnings[0].find("1 thread"), std::string::npos) << host.warnings[0];
-  ASSERT_EQ(write(outcome.status, "x", 1), 1);
+  ASSERT_EQ(write(*reinterpret_cast<const int*>(journal.bytes() + 1000), "x", 1), 1);
   while (program.use_count() != 1) std::this_thread::yield();  // the instance holds it
   EXPECT_EQ(journal.text(), "main thread handler ");
+}
+
+TEST_F(Threads, TakeSignalsThatAreSentToThem) {
+  if (APLIB_TSAN) GTEST_SKIP() << "needs a build without ThreadSanitizer: it keeps signals to itself";
+  const auto program = c(R"(
+    #include <errno.h>
+    #include <semaphore.h>
+    #include <signal.h>
+    #include <sys/syscall.h>
+    #include <time.h>
+    static sem_t never, ready;
+    static volatile int computes = 1, over;
+    static pthread_t main_thread;
+    static pid_t number;
+    static __thread int own;
+    static char text[100];
+    static void note(const char* what) { strncat(text, what, 20); }
+    static void handler(int signal) { note(own == 1 ? "there " : "elsewhere "); computes = 0; }
+    static void leaves(int signal) { note("left "); pthread_exit((void*)5); }
+    static void counts(int signal, siginfo_t* info, void* context) { text[strlen(text)] = '0' + info->si_value.sival_int; }
+    static void* work(void* how) {
+      own = 1;
+      number = syscall(SYS_gettid);
+      sem_post(&ready);
+      switch ((int)(intptr_t)how) {
+        case 0: while (computes) {} break;
+        case 1: if (sem_wait(&never) == -1 && errno == EINTR) note("interrupted "); break;
+        case 2: if (sleep(1000) > 900) note("woken "); break;
+        case 3: for (;;) sem_wait(&never);
+        case 4: {
+          sigset_t set;
+          siginfo_t info;
+          sigemptyset(&set);
+          sigaddset(&set, SIGRTMIN + 1);
+          pthread_sigmask(SIG_BLOCK, &set, NULL);
+          sem_post(&ready);
+          for (int i = 0; i < 3; ++i) {
+            if (sigwaitinfo(&set, &info) == SIGRTMIN + 1) text[strlen(text)] = '0' + info.si_value.sival_int;
+          }
+          break;
+        }
+      }
+      return NULL;
+    }
+    static void* begin(int how, pthread_t* id) { pthread_create(id, NULL, work, (void*)(intptr_t)how); sem_wait(&ready); return NULL; }
+    int main(int n, char** a) {
+      pthread_t id;
+      void* result = NULL;
+      struct sigaction action = {0};
+      start(a);
+      sem_init(&never, 0, 0);
+      sem_init(&ready, 0, 0);
+      action.sa_handler = handler;
+      sigaction(SIGUSR1, &action, NULL);
+      for (int how = 0; how < 3; ++how) {
+        begin(how, &id);
+        if (how == 1 ? tgkill(getpid(), number, SIGUSR1) != 0 : pthread_kill(id, SIGUSR1) != 0) return 1;
+        pthread_join(id, NULL);
+      }
+      signal(SIGUSR2, leaves);
+      begin(3, &id);
+      if (pthread_kill(id, 0) != 0 || pthread_kill(id, 1000) != EINVAL || pthread_kill(id, SIGUSR2) != 0) return 2;
+      pthread_join(id, &result);
+      begin(4, &id);
+      sem_wait(&ready);
+      for (int i = 1; i < 4; ++i) pthread_sigqueue(id, SIGRTMIN + 1, (union sigval){.sival_int = i});
+      pthread_join(id, NULL);
+      say(text);
+      return result == (void*)5 ? 0 : 3;
+    })");
+  const JournalRun run = run_journal(program);
+  EXPECT_EQ(run.ran.outcome.status, 0);
+  EXPECT_EQ(run.journal, "there there interrupted there woken left 123");
 }
 
 TEST_F(Threads, OfCWork) {
