@@ -305,6 +305,10 @@ int LoadedRun::run_instance(TaskControl& self, const std::shared_ptr<const loade
   }
   if (const auto& folder_of = numbered(number).folder_of; folder_of)
     instance->start_in(folder_of(sink_cell(domain, cell)));
+  if (run.variables_of && !domain.has_host) {
+    for (const auto& [name, value] : run.variables_of(cell))
+      loader::libc::set_variable(instance->libc(), fmt::format("{}={}", name, value));
+  }
   const struct TakeBack {  // this thread is the processor's again
     const Cell& cell;
     ~TakeBack() {

@@ -48,6 +48,8 @@ struct ProgramRun {
   std::function<std::vector<std::string>(std::uint32_t cell)>
       arguments_of;  ///< If set: argv of that cell instead; not of cells that a host program starts.
   std::function<std::string(std::uint32_t cell)> folder_of;  ///< If set: working directory of that cell.
+  /// If set: more variables of that cell, also of one that runs one of `others`; not where there is a host program.
+  std::function<std::vector<std::pair<std::string, std::string>>(std::uint32_t cell)> variables_of;
   std::string entry;  ///< "solve(int, double) -> int", "solve"; empty: host_main, cell_main, main or MAIN__.
   std::vector<std::string> entry_arguments;                    ///< For `entry`.
   std::vector<std::pair<std::string, std::string>> variables;  ///< Set in its environment.

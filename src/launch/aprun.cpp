@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -225,6 +226,8 @@ int run(const CommandLine& line, const std::string& prefix) {
   std::vector<std::string> files;
   RunText text = run_text(line, files);
   text.grid = line.machine.cells;
+  text.host_cells.resize(text.grid.count());
+  std::iota(text.host_cells.begin(), text.host_cells.end(), 0U);
   ProgramRun what = make_run(text, files);
   if (line.others.empty()) {  // then shared libraries may see them, too
     for (const wire::NamedValue& variable : line.variables) ::setenv(variable.name.c_str(), variable.value.c_str(), 1);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -43,6 +44,27 @@ void make_folder(const std::string& path) {
   if (error) throw Error(Errc::failed, fmt::format("cannot make the folder {}: {}", path, error.message()));
 }
 
+/// What Open MPI's and MPICH's launchers tell a rank, which scripts and programs read before they call MPI. The last
+/// one says whose it is (src/mpi/rank.cpp).
+std::vector<std::pair<std::string, std::string>> rank_variables(std::uint32_t cell, std::uint32_t cells,
+                                                                const std::vector<std::uint32_t>& host_cells) {
+  const std::string rank = std::to_string(cell);
+  const std::string size = std::to_string(cells);
+  const std::string local = std::to_string(std::ranges::lower_bound(host_cells, cell) - host_cells.begin());
+  const std::string locals = std::to_string(host_cells.size());
+  return {{"OMPI_COMM_WORLD_RANK", rank},
+          {"OMPI_COMM_WORLD_SIZE", size},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", local},
+          {"OMPI_COMM_WORLD_LOCAL_SIZE", locals},
+          {"OMPI_COMM_WORLD_NODE_RANK", local},
+          {"OMPI_UNIVERSE_SIZE", size},
+          {"PMI_RANK", rank},
+          {"PMI_SIZE", size},
+          {"MPI_LOCALRANKID", local},
+          {"MPI_LOCALNRANKS", locals},
+          {"AP_RANK", rank + "/" + size}};
+}
+
 ProgramRun run_of(const RunText& text, const wire::ProgramText& program, const std::vector<std::string>& files) {
   ProgramRun run;
   if (program.file >= files.size()) throw Error(Errc::failed, fmt::format("there is no file {}", program.file));
@@ -77,6 +99,11 @@ ProgramRun make_run(const RunText& text, const std::vector<std::string>& files) 
   ProgramRun run = run_of(text, text.programs.front(), files);
   run.entry = text.entry;
   run.entry_arguments = text.entry_arguments;
+  if (!text.host_cells.empty()) {
+    run.variables_of = [cells = text.grid.count(), host_cells = text.host_cells](std::uint32_t cell) {
+      return rank_variables(cell, cells, host_cells);
+    };
+  }
   for (std::size_t i = 1; i < text.programs.size(); ++i) run.others.push_back(run_of(text, text.programs[i], files));
   return run;
 }

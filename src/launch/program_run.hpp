@@ -21,6 +21,7 @@ struct RunText {
   std::vector<std::string> entry_arguments{};
   bool expand = false;  ///< Arguments have placeholders.
   Grid grid{};
+  std::vector<std::uint32_t> host_cells{};  ///< Of the cells' host, ascending: they are told their ranks; empty: not.
 };
 
 /// What the kernel shall run. `files` are what ProgramText::file counts. A folder's pattern is relative to the

@@ -169,6 +169,12 @@ void give_string(const std::string& text, char* buffer, int room, int* length) {
 
 namespace {
 
+/// APlib's launcher has set these, perhaps for a rank that has started this process.
+bool is_ours(const char* rank, const char* size) {
+  const char* const mark = std::getenv("AP_RANK");
+  return mark != nullptr && rank != nullptr && size != nullptr && mark == fmt::format("{}/{}", rank, size);
+}
+
 /// Another MPI's launcher starts processes that know nothing of each other: each is a world of its own. One of them
 /// says so. In a machine that such a launcher has started by PMIx, there are at least as many ranks as processes.
 void tell_of_foreign_launcher(const Call& call) {
@@ -186,7 +192,7 @@ void tell_of_foreign_launcher(const Call& call) {
                                   {"PMI_SIZE", "PMI_RANK"},
                                   {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}}) {
     const unsigned long started = number(size);
-    if (started <= std::max(rank.world_size(), 1U)) continue;
+    if (started <= std::max(rank.world_size(), 1U) || is_ours(std::getenv(own), std::getenv(size))) continue;
     if (number(own) == 0) {
       std::fputs(fmt::format("aplib: {}: another MPI's launcher has started {} processes ({}), and each is a world of "
                              "its own, of {} rank{}; start the program with APlib's mpiexec or aprun\n",

@@ -320,5 +320,39 @@ TEST_F(MpiTools, SayThatAnotherMpisLauncherStartedThem) {
   EXPECT_EQ(output("OMPI_COMM_WORLD_SIZE=1 ./hello"), own);
 }
 
+// As Open MPI's and MPICH's launchers do, for programs that look before MPI_Init, and for scripts around them.
+TEST_F(MpiTools, TellRanksWhoTheyAreInTheirEnvironment) {
+  write("who.c", R"(#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int count, char** words) {
+  const char* names[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                         "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_NODE_RANK", "OMPI_UNIVERSE_SIZE", "PMI_RANK",
+                         "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+  char text[200] = "";
+  int at = 0, rank;
+  for (int i = 0; i < 10; ++i) at += sprintf(text + at, "%s ", getenv(names[i]) ? getenv(names[i]) : "-");
+  MPI_Init(&count, &words);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  printf("%d: %s\n", rank, text);
+  fflush(stdout);
+  if (count > 1 && rank == 0 && system(words[1]) != 0) return 1;
+  MPI_Finalize();
+  return 0;
+})");
+  EXPECT_EQ(output("mpicc who.c -o who && mpicc hello.c -o hello"), "");
+  const std::string two = "0: 0 2 0 2 0 2 0 2 0 2 \n1: 1 2 1 2 1 2 1 2 1 2 \n";
+  EXPECT_EQ(output("mpiexec -n 2 ./who | sort"), two);
+  EXPECT_EQ(output("aprun --processes -n 2 ./who | sort"), two);
+  EXPECT_EQ(output("mpiexec -n 2 sh -c 'echo $OMPI_COMM_WORLD_RANK $PMI_SIZE' 2>/dev/null | sort"), "0 2\n1 2\n");
+  write("ssh", "#!/bin/sh\nfor last; do :; done\nexec sh -c \"$last\"\n");  // to this computer
+  (void)output("chmod +x ssh");
+  EXPECT_EQ(output("PATH=$PWD:$PATH mpiexec -host localhost,far:2 ./who | sort"),
+            "0: 0 3 0 3 0 3 0 3 0 3 \n1: 1 3 1 3 1 3 1 3 1 3 \n2: 2 3 2 3 2 3 2 3 2 3 \n");
+  // What a rank starts has a world of its own, and no other MPI's.
+  EXPECT_EQ(output("mpiexec -n 3 ./who ./hello | grep of"), "rank 0 of 1, 1 errors\n");
+  EXPECT_EQ(output("mpiexec -n 3 ./who 'mpiexec -n 2 ./who' 2>&1 | grep -c 'launcher has' || true"), "0\n");
+}
+
 }  // namespace
 }  // namespace aplib

@@ -439,6 +439,16 @@ void Coordinator::Impl::prepare_all() {
   }
   if (!job.dry_run) expect_files();
   const std::vector<std::string> others = known_addresses();
+  const auto host_of = [this](std::uint32_t process) {
+    const wire::Hello& hello = nodes[process]->hello;
+    return std::pair(hello.host_id, hello.host);  // containers of one computer are hosts of their own
+  };
+  std::map<std::pair<std::string, std::string>, std::vector<std::uint32_t>> cells_on;
+  for (std::uint32_t process = 0; process < nodes.size(); ++process) {
+    std::vector<std::uint32_t>& there = cells_on[host_of(process)];
+    const auto own = cells.cells_of(process);
+    there.insert(there.end(), own.begin(), own.end());
+  }
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     if (keeps(process) && job.dry_run) {
       nodes[process]->stage = Stage::prepared;
@@ -457,6 +467,7 @@ void Coordinator::Impl::prepare_all() {
     prepare.expand = job.text.expand;
     prepare.input_for_all = job.input_for_all;
     prepare.cpus = cpu_shares[process].cpus;
+    prepare.host_cells = cells_on[host_of(process)];
     prepare.keeps = keeps(process);
     if (prepare.keeps) {
       prepare.cell = cells.cells_of(process).front();

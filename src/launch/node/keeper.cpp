@@ -106,9 +106,10 @@ void Keeper::start(const RunText& text, const std::vector<std::string>& files) {
   make_room_for_thread_locals();
   for (const wire::ProgramText& program : text.programs) welcome_.first_cells.push_back(program.first_cell);
   const wire::ProgramText& program = wire::program_of(text.programs, cell_);
-  RunText own{.programs = {program}, .expand = text.expand, .grid = text.grid};
+  RunText own{.programs = {program}, .expand = text.expand, .grid = text.grid, .host_cells = text.host_cells};
   const ProgramRun run = make_run(own, files);
   for (const auto& [variable, value] : run.variables) ::setenv(variable.c_str(), value.c_str(), 1);
+  for (const auto& [variable, value] : run.variables_of(cell_)) ::setenv(variable.c_str(), value.c_str(), 1);
   show_libraries(run.file);
   const std::string folder = run.folder_of ? run.folder_of(cell_) : std::string();
   const int input = sink_.input(cell_);

@@ -567,7 +567,8 @@ Watchdog::Actions Node::watch() {
 int Node::keep(const wire::Prepare& prepare, const Options& options) {
   std::vector<std::string> files;
   for (const wire::FileRef& file : prepare.files) files.push_back(file.path);
-  const RunText text{.programs = prepare.programs, .expand = prepare.expand, .grid = options.cells};
+  const RunText text{
+      .programs = prepare.programs, .expand = prepare.expand, .grid = options.cells, .host_cells = prepare.host_cells};
   const std::string address = data_address(prepare);
   begin_streams(prepare.input_for_all);
   Keeper keeper(
@@ -615,7 +616,8 @@ int Node::live() {
                              .entry = prepare.entry,
                              .entry_arguments = prepare.entry_arguments,
                              .expand = prepare.expand,
-                             .grid = options.cells},
+                             .grid = options.cells,
+                             .host_cells = prepare.host_cells},
                             files);
   run.has_openmp_threads = openmp;
   begin_streams(prepare.input_for_all);

@@ -147,15 +147,16 @@ struct Prepare {
   std::string entry{};                  ///< Of the first program.
   std::vector<std::string> entry_arguments{};
   bool expand = false;
-  bool input_for_all = false;         ///< Every cell has an input, not only the first one.
-  std::vector<std::uint32_t> cpus{};  ///< CPUs to use; empty: all.
-  bool keeps = false;                 ///< The node keeps an ordinary process, which is the cell:
+  bool input_for_all = false;               ///< Every cell has an input, not only the first one.
+  std::vector<std::uint32_t> cpus{};        ///< CPUs to use; empty: all.
+  std::vector<std::uint32_t> host_cells{};  ///< Of all processes on the host, ascending.
+  bool keeps = false;                       ///< The node keeps an ordinary process, which is the cell:
   std::uint32_t cell = 0;
   std::vector<TransferText> transfers{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.options, self.address, self.others, self.files, self.programs, self.entry, self.entry_arguments,
-           self.expand, self.input_for_all, self.cpus, self.keeps, self.cell, self.transfers);
+           self.expand, self.input_for_all, self.cpus, self.host_cells, self.keeps, self.cell, self.transfers);
   }
 };
 
