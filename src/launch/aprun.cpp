@@ -166,7 +166,8 @@ bool names_mpi_program(const std::vector<std::string>& arguments, const std::str
 }
 
 /// Programs that no cell can run become processes, which the user is told. True: there are some. Programs of mpiexec
-/// are there to call MPI, so those that do not, and can start others, do that.
+/// are there to call MPI, so those that do not, and can start others, do that. Those that call it and fork would be
+/// refused in the middle.
 bool choose_processes(CommandLine& line) {
   const auto choose = [&line](const std::string& name, const std::vector<std::string>& arguments, bool& is_process) {
     if (is_process || line.direct) return;
@@ -176,8 +177,13 @@ bool choose_processes(CommandLine& line) {
     if (::access(file.c_str(), X_OK) != 0) return;
     std::string why = why_not_loaded(file);
     if (why.empty() && is_interpreter(file)) why = "is an interpreter";
-    if (why.empty() && starts_others(file) && (line.is_mpiexec || names_mpi_program(arguments, path)))
-      why = "starts other programs";
+    if (why.empty() && starts_others(file)) {
+      if (calls_mpi(file)) {
+        if (line.entry.empty()) why = "forks or executes others";
+      } else if (line.is_mpiexec || names_mpi_program(arguments, path)) {
+        why = "starts other programs";
+      }
+    }
     is_process = !why.empty();
     if (is_process) tell_user("aprun", fmt::format("{} {}: each of its cells is a process (--processes)", name, why));
   };

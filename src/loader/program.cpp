@@ -646,14 +646,14 @@ bool calls_mpi(const std::string& path) {
 }
 
 bool starts_others(const std::string& path) {
-  constexpr std::array<std::string_view, 10> functions{"fork",    "vfork", "execve", "execv",  "execvp",
-                                                       "execvpe", "execl", "execlp", "execle", "fexecve"};
+  constexpr std::array<std::string_view, 13> functions{"fork",   "vfork",  "_Fork",  "forkpty", "daemon",
+                                                       "execve", "execv",  "execvp", "execvpe", "execl",
+                                                       "execlp", "execle", "fexecve"};
   const auto file = open_or_null(path);
-  if (file == nullptr || !file->is_executable()) return false;
-  const bool imports = std::ranges::any_of(file->symbols(), [&](const Symbol& symbol) {
+  if (file == nullptr || !file->is_executable() || is_made_by_apcc(*file)) return false;
+  return std::ranges::any_of(file->symbols(), [&](const Symbol& symbol) {
     return !symbol.defined && std::ranges::find(functions, symbol.name) != functions.end();
   });
-  return imports && !calls_mpi(*file);
 }
 
 bool finds_our_mpi(const std::string& path) {

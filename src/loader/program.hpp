@@ -94,7 +94,7 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 [[nodiscard]] std::string why_for_processes(const ElfFile& file);
 /// The file or one of its libraries calls MPI or APlib, or it is made by apcc. False also where it cannot be read.
 [[nodiscard]] bool calls_mpi(const std::string& path);
-/// An executable that forks or executes others, and calls no MPI itself: env, bash, strace.
+/// An executable that forks or executes others by itself, and was not made by apcc: env, bash, strace.
 [[nodiscard]] bool starts_others(const std::string& path);
 /// As an ordinary process, it finds our MPI by LD_LIBRARY_PATH: nothing names another place for it.
 [[nodiscard]] bool finds_our_mpi(const std::string& path);

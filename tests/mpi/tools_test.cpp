@@ -331,7 +331,7 @@ int main(int count, char** words) {
                          "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
   char text[200] = "";
   int at = 0, rank;
-  for (int i = 0; i < 10; ++i) at += sprintf(text + at, "%s ", getenv(names[i]) ? getenv(names[i]) : "-");
+  for (int i = 0; i < 10; ++i) at += snprintf(text + at, sizeof text - at, "%s ", getenv(names[i]) ? getenv(names[i]) : "-");
   MPI_Init(&count, &words);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   printf("%d: %s\n", rank, text);
@@ -352,6 +352,32 @@ int main(int count, char** words) {
   // What a rank starts has a world of its own, and no other MPI's.
   EXPECT_EQ(output("mpiexec -n 3 ./who ./hello | grep of"), "rank 0 of 1, 1 errors\n");
   EXPECT_EQ(output("mpiexec -n 3 ./who 'mpiexec -n 2 ./who' 2>&1 | grep -c 'launcher has' || true"), "0\n");
+}
+
+// Its file tells before it begins.
+TEST_F(MpiTools, RunProgramsThatForkAsProcesses) {
+  write("forks.c", R"(#include <mpi.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(int count, char** words) {
+  int rank, status = 0;
+  MPI_Init(&count, &words);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  const pid_t child = fork();
+  if (child == 0) _exit(7);
+  if (child > 0) waitpid(child, &status, 0);
+  printf("%d: %d\n", rank, WEXITSTATUS(status));
+  MPI_Finalize();
+  return 0;
+})");
+  EXPECT_EQ(output("cc forks.c $(mpicc -showme:compile) -L$(mpicc -showme:libdirs) -lmpi_abi "
+                   "-Wl,-rpath,$(mpicc -showme:libdirs) -o forks"),
+            "");
+  const std::string text = output("mpiexec -n 2 ./forks 2>&1 | sort");
+  EXPECT_NE(text.find("0: 7\n1: 7\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("forks or executes others: each of its cells is a process (--processes)"), std::string::npos)
+      << text;
 }
 
 }  // namespace
