@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Functions that use stdin or stdout without naming them, and those that open and close files: what a program leaves
-// open is written and closed at its end. Functions that get a FILE are libc's own, except those that read (input.cpp)
-// and the few that mean more than the FILE itself.
+// open is written and closed at its end. Functions that get a FILE are libc's own, except those that read (input.cpp),
+// those that write (output.cpp), and the few that mean more than the FILE itself.
 //
 // Wide characters on standard streams. glibc's fopencookie(3) makes streams for bytes alone, so these functions convert
 // on the way to and from an instance's standard streams. For every other FILE they are libc's own. Formatted input
@@ -33,10 +33,6 @@
 
 extern "C" {
 // libc's, declared by no header, or under another name when compiled as C++.
-int __vfprintf_chk(std::FILE*, int, const char*, va_list);
-}
-
-extern "C" {
 int __vfwprintf_chk(std::FILE*, int, const wchar_t*, va_list);
 int __vswprintf_chk(wchar_t*, std::size_t, int, std::size_t, const wchar_t*, va_list);
 int __isoc99_vfwscanf(std::FILE*, const wchar_t*, va_list);
@@ -52,25 +48,26 @@ namespace {
 // --- output
 
 int print(const void* caller, const char* format, va_list arguments) {
-  return std::vfprintf(stream_at(caller, Stream::out), format, arguments);
+  return print_in_turn(stream_at(caller, Stream::out), std::nullopt, format, arguments);
 }
 
 int print_checked(const void* caller, int level, const char* format, va_list arguments) {
-  return __vfprintf_chk(stream_at(caller, Stream::out), level, format, arguments);
+  return print_in_turn(stream_at(caller, Stream::out), level, format, arguments);
 }
 
 int own_puts(const char* text) {
   std::FILE* out = stream_at(__builtin_return_address(0), Stream::out);
-  ::flockfile(out);
   const std::size_t length = std::strlen(text);
+  if (write_may_wait(out))
+    return write_in_turn(out, text, length) == length && put_byte_in_turn('\n', out) != EOF ? 1 : EOF;
+  ::flockfile(out);
   const bool done = ::fwrite_unlocked(text, 1, length, out) == length && ::putc_unlocked('\n', out) != EOF;
   ::funlockfile(out);
   return done ? static_cast<int>(length < 0x7fffffff ? length + 1 : 0x7fffffff) : EOF;
 }
 
-int own_putchar(int character) { return std::putc(character, stream_at(__builtin_return_address(0), Stream::out)); }
-int own_putchar_unlocked(int character) {
-  return ::putc_unlocked(character, stream_at(__builtin_return_address(0), Stream::out));
+int own_putchar(int character) {
+  return put_byte_in_turn(character, stream_at(__builtin_return_address(0), Stream::out));
 }
 
 // --- files
@@ -129,6 +126,7 @@ std::FILE* own_fopencookie(void* cookie, const char* mode, cookie_io_functions_t
 
 // The FILE stays: the program's variable still points to it, and exit handlers may print.
 int close_standard(Outlet& outlet) {
+  drain_in_turn(outlet.file);
   const int result = outlet.leads == Outlet::Leads::nowhere ? EOF : std::fflush(outlet.file);
   if (result == EOF && outlet.leads == Outlet::Leads::nowhere) errno = EBADF;
   redirect(outlet, Outlet::Leads::nowhere);
@@ -139,6 +137,7 @@ int close_file(Instance& instance, std::FILE* file) {
   for (Outlet& outlet : stdio_of(instance).outlets) {
     if (outlet.file == file) return close_standard(outlet);
   }
+  drain_in_turn(file);
   untrack(instance, file);
   if (instance.libc().locks.part != nullptr) {  // they hold until the last byte is written
     std::fflush(file);
@@ -173,6 +172,7 @@ int own_fcloseall(Instance& instance) {
 // The process's descriptor 0, 1 or 2 is everyone's: the FILE gets a descriptor of its own below it.
 std::FILE* reopen_standard(Outlet& outlet, const char* path, const char* mode) {
   if (path == nullptr) return outlet.file;  // another mode for the same file: "wb" is all that is asked in practice
+  drain_in_turn(outlet.file);
   std::fflush(outlet.file);
   __fpurge(outlet.file);
   std::clearerr(outlet.file);
@@ -257,7 +257,7 @@ std::span<const Binding> stdio_bindings() {
         Binding::of("puts", &own_puts),
         Binding::of("_IO_puts", &own_puts),
         Binding::of("putchar", &own_putchar),
-        Binding::of("putchar_unlocked", &own_putchar_unlocked),
+        Binding::of("putchar_unlocked", &own_putchar),
         bound<std::fopen, own_fopen>("fopen"),
         bound<std::fopen, own_fopen>("fopen64"),
         bound<::fdopen, own_fdopen>("fdopen"),
@@ -274,7 +274,8 @@ std::span<const Binding> stdio_bindings() {
         Binding::of("fileno", &own_fileno),
         Binding::of("fileno_unlocked", &own_fileno),
     };
-    for (const std::span<const Binding> part : {wide_stdio_bindings(), descriptors_bindings(), input_bindings()})
+    for (const std::span<const Binding> part :
+         {wide_stdio_bindings(), descriptors_bindings(), input_bindings(), output_bindings()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();

@@ -272,6 +272,7 @@ void close_files(Instance& instance, StdioPrivate& own) {
 
 int flush_stream(Instance& instance, std::FILE* file) {
   if (file != nullptr) {
+    drain_in_turn(file);
     const int result = std::fflush(file);
     if (Outlet* outlet = outlet_of(instance, file)) show_outlet(*outlet);
     return result;
@@ -280,7 +281,9 @@ int flush_stream(Instance& instance, std::FILE* file) {
   int result = 0;
   for (std::FILE* each : files_of(own)) {
     // Input is left alone: the program's next read goes on where it was.
-    if (__fwriting(each) != 0 && std::fflush(each) != 0) result = EOF;
+    if (__fwriting(each) == 0) continue;
+    drain_in_turn(each);
+    if (std::fflush(each) != 0) result = EOF;
   }
   for (Outlet& outlet : own.outlets) {
     if (outlet.file != nullptr) show_outlet(outlet);

@@ -12,11 +12,13 @@
 #include <sys/types.h>
 
 #include <array>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdio>
 #include <cwchar>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -127,6 +129,19 @@ bool read_line_in_turn(std::FILE* file, int delimiter, std::string& line);
 /// Calls `scan`, which is scanf or one of its kin, with a FILE that stands for `file`.
 int scan_in_turn(std::FILE* file, const std::function<int(std::FILE*)>& scan);
 
+// ---------------------------------------------------------------- writing (output.cpp)
+// As libc's, but where a reader must make room, other tasks run meanwhile. `file`: any of the program's. Call from: a
+// flow of the instance, or a thread, which blocks.
+
+/// A call that writes would have to wait, or might.
+bool write_may_wait(std::FILE* file);
+/// fwrite() of bytes; putc(); vfprintf(), or with `level` its fortified form.
+std::size_t write_in_turn(std::FILE* file, const char* bytes, std::size_t count);
+int put_byte_in_turn(int byte, std::FILE* file);
+int print_in_turn(std::FILE* file, std::optional<int> level, const char* format, va_list arguments);
+/// Before fflush() or fclose(): writes what the buffer holds, if that may wait.
+void drain_in_turn(std::FILE* file);
+
 // ---------------------------------------------------------------- wide characters
 // On a stream of bytes, converted by the locale of the calling thread.
 
@@ -164,5 +179,6 @@ void close_descriptors(Instance& instance) noexcept;
 std::span<const Binding> wide_stdio_bindings();
 std::span<const Binding> descriptors_bindings();
 std::span<const Binding> input_bindings();
+std::span<const Binding> output_bindings();
 
 }  // namespace aplib::loader::libc

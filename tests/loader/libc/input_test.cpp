@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-// A program that reads what another cell of its thread is yet to send lets that one run, whatever it reads by.
+// A program that reads what another cell of its thread is yet to send lets that one run, whatever it reads by. So does
+// one that writes what another one is yet to read.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <deque>
 #include <string>
 
@@ -133,6 +136,87 @@ TEST_F(Input, OfCxxLetsOthersRun) {
             "std::getline(std::cin, rest); std::cout << a << ' ' << b << word << rest << std::cin.eof(); return 0; }",
         {"-shared"}, std::string(synced) + ".so"));
     EXPECT_EQ(read_by(program, {"1", "2 ", "34\na", "bc\n", "d"}), "12 34abcd1") << synced;
+  }
+}
+
+/// A host whose thread has other cells. Whenever they are to run, they take what the program has written to a pipe that
+/// is small. Nobody else does, so a program that blocks its thread waits for ever.
+class DrainingHost : public RecordingHost {
+ public:
+  DrainingHost() {
+    if (::pipe(ends_) != 0) throw std::runtime_error("pipe: out of descriptors");
+    ::fcntl(ends_[1], F_SETPIPE_SZ, 4096);
+  }
+  ~DrainingHost() override {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+  bool shares_thread() noexcept override { return true; }
+  void sleep(std::chrono::nanoseconds) override { drain(); }
+  void yield() override { drain(); }
+  int end() const { return ends_[1]; }
+  std::string rest() {
+    ::close(std::exchange(ends_[1], -1));
+    while (drain()) {
+    }
+    return taken_;
+  }
+
+ private:
+  bool drain() {
+    pollfd ready{ends_[0], POLLIN, 0};
+    char bytes[4096];
+    const ssize_t count = ::poll(&ready, 1, 0) == 1 ? ::read(ends_[0], bytes, sizeof bytes) : 0;
+    taken_.append(bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    return count > 0;
+  }
+
+  std::string taken_;
+  int ends_[2] = {-1, -1};
+};
+
+TEST(Output, OfAnyKindLetsOthersRun) {
+  Workshop shop;
+  const char* const ways[] = {
+      "for (int i = 0; i < 3000; ++i) fprintf(file, \"%09d\\n\", i);",
+      "for (int i = 0; i < 3000; ++i) { char t[20]; snprintf(t, sizeof t, \"%09d\\n\", i); fputs(t, file); }",
+      "for (int i = 0; i < 3000; ++i) { char t[20]; snprintf(t, sizeof t, \"%09d\\n\", i); for (char* c = t; *c; ++c) "
+      "putc(*c, "
+      "file); }",
+      "for (int i = 0; i < 3000; ++i) { char t[20]; snprintf(t, sizeof t, \"%09d\\n\", i); for (char* c = t; *c; ++c) "
+      "putc_unlocked(*c, file); }",
+      "static char all[30001]; for (int i = 0; i < 3000; ++i) snprintf(all + 10 * i, 11, \"%09d\\n\", i); "
+      "if (fwrite(all, 10, 3000, file) != 3000) return 1;",
+      "setvbuf(file, NULL, _IONBF, 0); for (int i = 0; i < 3000; ++i) fprintf(file, \"%09d\\n\", i);",
+      "setvbuf(file, NULL, _IOLBF, 0); for (int i = 0; i < 3000; ++i) fprintf(file, \"%09d\\n\", i);",
+      "for (int i = 0; i < 3000; ++i) { fprintf(file, \"%09d\\n\", i); if (i % 7 == 0) fflush(file); }",
+      "file = freopen(path, \"w\", stdout); for (int i = 0; i < 3000; ++i) if (i % 2) printf(\"%09d\\n\", i); else { "
+      "char t[20]; snprintf(t, sizeof t, \"%09d\", i); puts(t); }",
+  };
+  std::string expected;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string number = std::to_string(i);
+    expected += std::string(9 - number.size(), '0') + number + '\n';
+  }
+  int number = 0;
+  for (const char* const way : ways) {
+    for (const char* const end : {"return fclose(file);", "exit(0);"}) {
+      for (const bool fortified : {false, true}) {
+        Workshop::Flags flags{"-shared", "-D_GNU_SOURCE", "-w"};
+        if (fortified) flags.insert(flags.end(), {"-O2", "-D_FORTIFY_SOURCE=2"});
+        const std::string text =
+            "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(int count, char** words) {\n"
+            "char path[50]; snprintf(path, sizeof path, \"/proc/self/fd/%s\", words[1]); FILE* file = fopen(path, "
+            "\"w\");\n" +
+            std::string(way) + end + "}\n";
+        DrainingHost host;
+        const auto program = Program::load(shop.compile(text, flags, std::to_string(number++) + ".so"));
+        const auto outcome =
+            run_instance(make_instance(program, host, 0, {"program", std::to_string(host.end())}), call_main);
+        EXPECT_EQ(outcome.status, 0) << way << end;
+        EXPECT_EQ(host.rest(), expected) << way << end << fortified;
+      }
+    }
   }
 }
 
