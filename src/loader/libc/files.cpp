@@ -12,9 +12,13 @@
 #include <fmt/format.h>
 #include <fts.h>
 #include <ftw.h>
+#include <mntent.h>
+#include <mqueue.h>
 #include <poll.h>
+#include <pty.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/fanotify.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
@@ -57,6 +61,7 @@ ssize_t __read_chk(int, void*, std::size_t, std::size_t);
 ssize_t __pread64_chk(int, void*, std::size_t, off64_t, std::size_t);
 int __open64_2(const char*, int);
 int __openat64_2(int, const char*, int);
+mqd_t __mq_open_2(const char*, int);
 }
 
 namespace aplib::loader::libc {
@@ -373,6 +378,37 @@ int own_socketpair(Instance& instance, int domain, int type, int protocol, int* 
   return note_pair(instance, ::socketpair(domain, type, protocol, pair), pair);
 }
 
+int own_openpty(Instance& instance, int* control, int* terminal, char* name, const termios* settings,
+                const winsize* size) {
+  const int result = ::openpty(control, terminal, name, settings, size);
+  const std::array pair{*control, *terminal};
+  return note_pair(instance, result, pair.data());
+}
+
+mqd_t own_mq_open(const char* name, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const mode_t mode = mode_of(arguments);
+  mq_attr* const attributes = va_arg(arguments, mq_attr*);
+  va_end(arguments);
+  return note_new(calling(__builtin_return_address(0)), ::mq_open(name, flags, mode, attributes));
+}
+
+int own_mq_close(Instance& instance, mqd_t queue) {
+  if (is_of_another(instance, queue)) return fail(EBADF);
+  note_closed(instance, queue);
+  return ::mq_close(queue);
+}
+
+std::FILE* own_setmntent(Instance& instance, const char* path, const char* mode) {
+  return track(instance, ::setmntent(path, mode));
+}
+
+int own_endmntent(Instance& instance, std::FILE* file) {
+  if (file != nullptr) untrack(instance, file);
+  return ::endmntent(file);
+}
+
 DIR* own_opendir(Instance& instance, const char* path) {
   DIR* const folder = ::opendir(path);
   return folder == nullptr || note_new(&instance, ::dirfd(folder)) >= 0 ? folder : nullptr;
@@ -419,6 +455,16 @@ std::span<const Binding> opened_bindings() {
       opens<::inotify_init>("inotify_init"),
       opens<::inotify_init1>("inotify_init1"),
       opens<::posix_openpt>("posix_openpt"),
+      opens<::getpt>("getpt"),
+      opens<::fanotify_init>("fanotify_init"),
+      Binding::of("mq_open", &own_mq_open),
+      opens<__mq_open_2>("__mq_open_2"),
+      bound<::mq_close, own_mq_close>("mq_close"),
+      bound<::openpty, own_openpty>("openpty"),
+      bound<::setmntent, own_setmntent>("setmntent"),
+      bound<::setmntent, own_setmntent>("__setmntent"),
+      bound<::endmntent, own_endmntent>("endmntent"),
+      bound<::endmntent, own_endmntent>("__endmntent"),
       bound<::pipe, own_pipe>("pipe"),
       bound<::pipe, own_pipe>("__pipe"),
       bound<::pipe2, own_pipe2>("pipe2"),

@@ -420,21 +420,33 @@ TEST_F(LibcProcess, AProgramClosesItsOwnDescriptorsOnly) {
   const std::string source = R"C(
     #include <dirent.h>
     #include <fcntl.h>
+    #include <mntent.h>
+    #include <mqueue.h>
+    #include <sys/epoll.h>
     static int file, ends[2];
     static DIR* folder;
-    static FILE* stream;
+    static FILE *stream, *mounts;
+    static mqd_t queue;
     void step(int n) {
       const int closes = getenv("CLOSES") != NULL;
-      if (n == 0) { file = open(".", O_RDONLY); pipe(ends); stream = fopen("/dev/null", "w"); folder = opendir("/"); }
+      if (n == 0) { file = open(".", O_RDONLY); pipe(ends); stream = fopen("/dev/null", "w"); folder = opendir("/");
+        char name[50];
+        snprintf(name, sizeof name, "/aplib-%d-%d", getpid(), closes);
+        queue = mq_open(name, O_CREAT | O_RDWR, 0600, NULL);
+        mq_unlink(name);
+        mounts = setmntent("/proc/self/mounts", "r");
+      }
       if (n == 1 && closes) { for (int i = 3; i < 1000; ++i) close(i); closefrom(3); close_range(3, 500, 0); }
       if (n == 2) say("%d %d %d %d ", fcntl(file, F_GETFD) >= 0, write(ends[1], "x", 1) == 1, fputs("x", stream) >= 0 && fflush(stream) == 0, readdir(folder) != NULL);
+      if (n == 2) say("%d %d ", queue < 0 || fcntl(queue, F_GETFD) >= 0, fcntl(fileno(mounts), F_GETFD) >= 0);
       if (n == 3 && closes) { file = open("/", O_RDONLY); say("%d ", close(file)); ended(close(file), EBADF); }
       if (n == 4 && !closes) { int other = dup(file); say("%d ", close(other)); ended(close(other), EBADF); say("%d", close(file)); }
       if (n == 4) closedir(folder);
+      if (n == 4 && !closes) say(" %d %d", queue < 0 || mq_close(queue) == 0, endmntent(mounts));
     })C";
   const std::vector<Side> sides = by_turns(source, 5, {Side{}, Side{{"CLOSES=1"}}});
-  EXPECT_EQ(sides[0].said, "1 1 1 1 0 -1 1 0");
-  EXPECT_EQ(sides[1].said, "0 0 0 0 0 -1 1 ");
+  EXPECT_EQ(sides[0].said, "1 1 1 1 1 1 0 -1 1 0 1 1");
+  EXPECT_EQ(sides[1].said, "0 0 0 0 0 0 0 -1 1 ");
 }
 
 TEST_F(LibcProcess, WhatAProgramLeavesOpenIsClosedAtItsEnd) {
