@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <new>
@@ -48,6 +50,13 @@ constexpr std::array categories{
 
 using Names = std::array<std::string, categories.size()>;
 
+/// Where an instance has the messages of a domain. Never destroyed.
+struct Catalogue {
+  std::string folder;   ///< Empty: libc's default.
+  std::string codeset;  ///< Empty: that of the locale.
+  std::string name;     ///< The domain's, for libc.
+};
+
 }  // namespace
 
 struct LocaleState {
@@ -56,6 +65,7 @@ struct LocaleState {
   locale_t chosen = nullptr;   ///< What the program gave to uselocale(); null: LC_GLOBAL_LOCALE.
   lconv numbers{};             ///< localeconv
   std::string message_domain;  ///< textdomain; empty: not told
+  std::map<std::string, const Catalogue*, std::less<>> catalogues;  ///< bindtextdomain, by domain
   /// Texts that were returned: programs hold on to them.
   std::set<std::string> returned;
   /// By full name. A locale that was used once stays: a thread of the program may still use it, and programs like
@@ -236,14 +246,55 @@ lconv* own_localeconv(LibcState& state) {
   return &numbers;
 }
 
-// --- messages: the domain that is meant where none is named. Catalogues (bindtextdomain) are the process's, by domain.
+// --- messages. libc knows one folder for a domain, by its name. So where an instance has told one, libc is given
+// another name, which leads to the same file of that folder: "./domain", "././domain", ...
 
+std::mutex catalogues_mutex;  // of all instances'
+
+/// With catalogues_mutex held.
+const Catalogue& catalogue_for(const std::string& domain, const std::string& folder, const std::string& codeset) {
+  static auto* const all = new std::map<std::string, std::deque<Catalogue>>;
+  std::deque<Catalogue>& known = (*all)[domain];
+  const auto same = [&](const Catalogue& each) { return each.folder == folder && each.codeset == codeset; };
+  if (const auto found = std::ranges::find_if(known, same); found != known.end()) return *found;
+  const std::string& last = known.empty() ? domain : known.back().name;
+  const Catalogue& made = known.emplace_back(Catalogue{folder, codeset, "./" + last});
+  if (!folder.empty()) ::bindtextdomain(made.name.c_str(), folder.c_str());
+  if (!codeset.empty()) ::bind_textdomain_codeset(made.name.c_str(), codeset.c_str());
+  return made;
+}
+
+/// What bindtextdomain() and its kin return: `part` of what the program has told, after `change` if there is one.
+char* bind(LibcState& state, const char* domain, const char* change, std::string Catalogue::*part) {
+  if (domain == nullptr || *domain == '\0') return nullptr;
+  const std::lock_guard lock(catalogues_mutex);
+  const Catalogue*& own = locale_of(state).catalogues[domain];
+  if (change != nullptr) {
+    Catalogue wanted = own != nullptr ? *own : Catalogue{};
+    wanted.*part = change;
+    own = &catalogue_for(domain, wanted.folder, wanted.codeset);
+  }
+  return own != nullptr && !(own->*part).empty() ? const_cast<char*>((own->*part).c_str()) : nullptr;
+}
+
+char* own_bindtextdomain(LibcState& state, const char* domain, const char* folder) {
+  char* const own = bind(state, domain, folder, &Catalogue::folder);
+  return own != nullptr ? own : ::bindtextdomain(domain, nullptr);
+}
+
+char* own_bind_textdomain_codeset(LibcState& state, const char* domain, const char* codeset) {
+  return bind(state, domain, codeset, &Catalogue::codeset);
+}
+
+/// For libc. `named` null: the domain that is meant where none is named.
 const char* domain_of(const void* caller, const char* named) {
-  if (named != nullptr) return named;
   LibcState* state = state_of(caller);
-  if (state == nullptr) return nullptr;
-  const std::string& domain = locale_of(*state).message_domain;
-  return domain.empty() ? "messages" : domain.c_str();
+  if (state == nullptr) return named;
+  LocaleState& own = locale_of(*state);
+  if (named == nullptr) named = own.message_domain.empty() ? "messages" : own.message_domain.c_str();
+  const std::lock_guard lock(catalogues_mutex);
+  const auto found = own.catalogues.find(std::string_view(named));
+  return found != own.catalogues.end() && found->second != nullptr ? found->second->name.c_str() : named;
 }
 
 char* own_textdomain(LibcState& state, const char* domain) {
@@ -294,6 +345,8 @@ std::span<const Binding> locale_bindings() {
       Binding::of("__newlocale", &own_newlocale),
       bound<::localeconv, own_localeconv>("localeconv"),
       bound<::textdomain, own_textdomain>("textdomain"),
+      bound<::bindtextdomain, own_bindtextdomain>("bindtextdomain"),
+      bound<::bind_textdomain_codeset, own_bind_textdomain_codeset>("bind_textdomain_codeset"),
       Binding::of("gettext", &own_gettext),
       Binding::of("dgettext", &own_dgettext),
       Binding::of("__dgettext", &own_dgettext),

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Each instance has its own libc state: random numbers, environment, static buffers, conversions, locale, time zone.
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+
 #include "side_by_side.hpp"
 
 namespace aplib::loader::test {
@@ -464,6 +469,56 @@ TEST_F(LibcState, AWalkThroughTheUsersIsTheProgramsOwn) {
       if (n == 4) { setpwent(); setprotoent(1); endgrent(); }
     })C",
                  7);
+}
+
+// Catalogues of one domain in two folders.
+TEST_F(LibcState, MessagesComeFromTheProgramsOwnFolder) {
+  const auto catalogue = [this](const std::string& folder, const std::string& text) {
+    const std::filesystem::path place = std::filesystem::path(shop.folder()) / folder / "C.UTF-8" / "LC_MESSAGES";
+    std::filesystem::create_directories(place);
+    const std::string header = "Content-Type: text/plain; charset=UTF-8\n";
+    const auto length = [](const std::string& of) { return static_cast<std::uint32_t>(of.size()); };
+    const std::uint32_t texts = 44 + 16;
+    const std::array<std::uint32_t, 15> words{0x950412de,
+                                              0,
+                                              2,
+                                              28,
+                                              44,
+                                              0,
+                                              0,  // no hash table
+                                              0,
+                                              texts,
+                                              4,
+                                              texts + 1,  // "", "word"
+                                              length(header),
+                                              texts + 6,
+                                              length(text),
+                                              texts + 7 + length(header)};
+    std::ofstream file(place / "tool.mo", std::ios::binary);
+    file.write(reinterpret_cast<const char*>(words.data()), sizeof words);
+    file.write("\0word\0", 6);
+    file << header << '\0' << text << '\0';
+  };
+  catalogue("a", "Wort");
+  catalogue("b", "mot");
+  const std::string source = R"C(
+    #include <libintl.h>
+    #include <locale.h>
+    void step(int n) {
+      const char* folder = getenv("FOLDER");
+      if (n == 0) say("%d ", setlocale(LC_ALL, "C.UTF-8") != NULL);
+      if (n == 1 && folder) say("%d ", strcmp(bindtextdomain("tool", folder), folder));
+      if (n == 2) { textdomain("tool"); say("%s %s ", gettext("word"), dgettext("tool", "other")); }
+      if (n == 3) say("%s ", bindtextdomain("tool", NULL));
+    })C";
+  const std::vector<std::string> a{"LANGUAGE=", "FOLDER=" + shop.folder() + "/a"};
+  const std::vector<std::string> b{"LANGUAGE=", "FOLDER=" + shop.folder() + "/b"};
+  const std::vector<Side> sides = by_turns(source, 4, {Side{a}, Side{b}, Side{{"LANGUAGE="}}, Side{a}});
+  EXPECT_EQ(sides[0].said, alone(source, 4, a));
+  EXPECT_EQ(sides[0].said, "1 0 Wort other " + shop.folder() + "/a ");
+  EXPECT_EQ(sides[1].said, alone(source, 4, b));
+  EXPECT_EQ(sides[2].said, alone(source, 4, {"LANGUAGE="}));
+  EXPECT_EQ(sides[3].said, sides[0].said);
 }
 
 }  // namespace
