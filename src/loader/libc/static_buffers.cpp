@@ -7,9 +7,11 @@
 // Multibyte conversions: a function that gets no state keeps one itself. Here it is the instance's.
 #include "loader/libc/static_buffers.hpp"
 
+#include <aliases.h>
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fstab.h>
 #include <grp.h>
 #include <mntent.h>
 #include <netdb.h>
@@ -20,6 +22,8 @@
 #include <search.h>
 #include <shadow.h>
 #include <unistd.h>
+#include <utmp.h>
+#include <utmpx.h>
 
 #include <array>
 #include <cerrno>
@@ -30,7 +34,9 @@
 #include <cstring>
 #include <cuchar>
 #include <cwchar>
+#include <deque>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -259,6 +265,21 @@ struct Lookup {
 
 }  // namespace
 
+namespace {
+
+/// A whole list of the system's, as it was when the program began to walk through it.
+template <class Record>
+struct Listing {
+  std::deque<Record> records;
+  std::deque<std::string> texts;  ///< What the records point to.
+  std::size_t position = 0;
+  bool is_read = false;
+
+  char* keep(const char* text) { return text != nullptr ? texts.emplace_back(text).data() : nullptr; }
+};
+
+}  // namespace
+
 struct Lookups {
   Lookup<passwd> user_by_name, user_by_id, next_user, user_of_file;
   Lookup<group> group_by_name, group_by_id, next_group, group_of_file;
@@ -269,6 +290,12 @@ struct Lookups {
   Lookup<protoent> protocol_by_name, protocol_by_number, next_protocol;
   Lookup<rpcent> rpc_by_name, rpc_by_number, next_rpc;
   Lookup<mntent> next_mount;
+  Lookup<aliasent> alias_by_name, next_alias;
+  Listing<char*> shells;
+  Listing<fstab> file_systems;
+  Listing<utmp> logins;
+  Listing<utmpx> logins_of_posix;
+  std::string password;
 };
 
 namespace {
@@ -395,12 +422,102 @@ class Walk {
   }
 };
 
+// --- lists that libc has no re-entrant form for
+
+char* copy_of(Listing<char*>& listing, const char* shell) { return listing.keep(shell); }
+utmp copy_of(Listing<utmp>&, const utmp* login) { return *login; }
+utmpx copy_of(Listing<utmpx>&, const utmpx* login) { return *login; }
+fstab copy_of(Listing<fstab>& listing, const fstab* entry) {
+  fstab copy = *entry;
+  for (char** const text : {&copy.fs_spec, &copy.fs_file, &copy.fs_vfstype, &copy.fs_mntops})
+    *text = listing.keep(*text);
+  for (const char* const type : {FSTAB_RW, FSTAB_RQ, FSTAB_RO, FSTAB_SW, FSTAB_XX}) {
+    if (std::strcmp(entry->fs_type, type) == 0) copy.fs_type = type;
+  }
+  return copy;
+}
+
+std::mutex walking;  // libc's positions
+
+/// A walk through a list, which is copied as a whole. `first`, `next`, `last`: setusershell() and so on.
+template <auto first, auto next, auto last, auto listing>
+struct Walked {
+  using Entry = decltype(next());
+
+  static Entry step(LibcState& state) {
+    auto& own = lookups_of(state).*listing;
+    read(own);
+    if (own.position == own.records.size()) return nullptr;
+    if constexpr (std::is_same_v<Entry, char*>) {
+      return own.records[own.position++];
+    } else {
+      return &own.records[own.position++];
+    }
+  }
+  static decltype(first()) begin(LibcState& state) {
+    lookups_of(state).*listing = {};
+    if constexpr (!std::is_void_v<decltype(first())>) return 1;
+  }
+  static void finish(LibcState& state) { begin(state); }
+
+ private:
+  template <class Own>
+  static void read(Own& own) {
+    if (own.is_read) return;
+    const std::lock_guard lock(walking);
+    first();
+    while (const Entry entry = next()) own.records.push_back(copy_of(own, entry));
+    last();
+    own.is_read = true;
+  }
+};
+
+/// Asks at the terminal, which all cells share, one after the other.
+char* own_getpass(LibcState& state, const char* prompt) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const char* const answer = ::getpass(prompt);
+  if (answer == nullptr) return nullptr;
+  std::string& own = lookups_of(state).password;
+  own = answer;
+  return own.data();
+}
+
 // --- mounts
 
 mntent* own_getmntent(LibcState& state, std::FILE* file) {
   Lookup<mntent>& lookup = lookups_of(state).next_mount;
   lookup.text.resize(4096);  // as in libc; longer lines are cut
   return ::getmntent_r(file, &lookup.record, lookup.text.data(), static_cast<int>(lookup.text.size()));
+}
+
+/// Of aliases, and of lists that libc has no re-entrant form for.
+std::vector<Binding> list_rows() {
+  using Aliases = Walk<::getaliasent_r, ::setaliasent, ::endaliasent, &Lookups::next_alias>;
+  using Shells = Walked<::setusershell, ::getusershell, ::endusershell, &Lookups::shells>;
+  using FileSystems = Walked<::setfsent, ::getfsent, ::endfsent, &Lookups::file_systems>;
+  using Logins = Walked<::setutent, ::getutent, ::endutent, &Lookups::logins>;
+  using PosixLogins = Walked<::setutxent, ::getutxent, ::endutxent, &Lookups::logins_of_posix>;
+  return {
+      database<::getaliasbyname, ::getaliasbyname_r, &Lookups::alias_by_name>("getaliasbyname"),
+      bound<::getaliasent, Aliases::next>("getaliasent"),
+      bound<::setaliasent, Aliases::begin>("setaliasent"),
+      bound<::endaliasent, Aliases::finish>("endaliasent"),
+      bound<::getaliasent_r, Aliases::next_into>("getaliasent_r"),
+      bound<::getusershell, Shells::step>("getusershell"),
+      bound<::setusershell, Shells::begin>("setusershell"),
+      bound<::endusershell, Shells::finish>("endusershell"),
+      bound<::getfsent, FileSystems::step>("getfsent"),
+      bound<::setfsent, FileSystems::begin>("setfsent"),
+      bound<::endfsent, FileSystems::finish>("endfsent"),
+      bound<::getutent, Logins::step>("getutent"),
+      bound<::setutent, Logins::begin>("setutent"),
+      bound<::endutent, Logins::finish>("endutent"),
+      bound<::getutxent, PosixLogins::step>("getutxent"),
+      bound<::setutxent, PosixLogins::begin>("setutxent"),
+      bound<::endutxent, PosixLogins::finish>("endutxent"),
+      bound<::getpass, own_getpass>("getpass"),
+  };
 }
 
 }  // namespace
@@ -415,55 +532,60 @@ std::span<const Binding> databases_bindings() {
   using Services = Walk<::getservent_r, ::setservent, ::endservent, &Lookups::next_service>;
   using Protocols = Walk<::getprotoent_r, ::setprotoent, ::endprotoent, &Lookups::next_protocol>;
   using Rpcs = Walk<::getrpcent_r, ::setrpcent, ::endrpcent, &Lookups::next_rpc>;
-  static const std::array table{
-      database<::getpwnam, ::getpwnam_r, &L::user_by_name>("getpwnam"),
-      database<::getpwuid, ::getpwuid_r, &L::user_by_id>("getpwuid"),
-      bound<::getpwent, Users::next>("getpwent"),
-      bound<::setpwent, Users::begin>("setpwent"),
-      bound<::endpwent, Users::finish>("endpwent"),
-      bound<::getpwent_r, Users::next_into>("getpwent_r"),
-      database<::fgetpwent, ::fgetpwent_r, &L::user_of_file>("fgetpwent"),
-      database<::getgrnam, ::getgrnam_r, &L::group_by_name>("getgrnam"),
-      database<::getgrgid, ::getgrgid_r, &L::group_by_id>("getgrgid"),
-      bound<::getgrent, Groups::next>("getgrent"),
-      bound<::setgrent, Groups::begin>("setgrent"),
-      bound<::endgrent, Groups::finish>("endgrent"),
-      bound<::getgrent_r, Groups::next_into>("getgrent_r"),
-      database<::fgetgrent, ::fgetgrent_r, &L::group_of_file>("fgetgrent"),
-      database<::getspnam, ::getspnam_r, &L::shadow_by_name>("getspnam"),
-      bound<::getspent, Shadows::next>("getspent"),
-      bound<::setspent, Shadows::begin>("setspent"),
-      bound<::endspent, Shadows::finish>("endspent"),
-      bound<::getspent_r, Shadows::next_into>("getspent_r"),
-      database<::fgetspent, ::fgetspent_r, &L::shadow_of_file>("fgetspent"),
-      database<::gethostbyname, ::gethostbyname_r, &L::host_by_name>("gethostbyname"),
-      database<::gethostbyname2, ::gethostbyname2_r, &L::host_by_name2>("gethostbyname2"),
-      database<::gethostbyaddr, ::gethostbyaddr_r, &L::host_by_address>("gethostbyaddr"),
-      bound<::gethostent, Hosts::next>("gethostent"),
-      bound<::sethostent, Hosts::begin_open>("sethostent"),
-      bound<::endhostent, Hosts::finish>("endhostent"),
-      database<::getnetbyname, ::getnetbyname_r, &L::net_by_name>("getnetbyname"),
-      database<::getnetbyaddr, ::getnetbyaddr_r, &L::net_by_address>("getnetbyaddr"),
-      bound<::getnetent, Nets::next>("getnetent"),
-      bound<::setnetent, Nets::begin_open>("setnetent"),
-      bound<::endnetent, Nets::finish>("endnetent"),
-      database<::getservbyname, ::getservbyname_r, &L::service_by_name>("getservbyname"),
-      database<::getservbyport, ::getservbyport_r, &L::service_by_port>("getservbyport"),
-      bound<::getservent, Services::next>("getservent"),
-      bound<::setservent, Services::begin_open>("setservent"),
-      bound<::endservent, Services::finish>("endservent"),
-      database<::getprotobyname, ::getprotobyname_r, &L::protocol_by_name>("getprotobyname"),
-      database<::getprotobynumber, ::getprotobynumber_r, &L::protocol_by_number>("getprotobynumber"),
-      bound<::getprotoent, Protocols::next>("getprotoent"),
-      bound<::setprotoent, Protocols::begin_open>("setprotoent"),
-      bound<::endprotoent, Protocols::finish>("endprotoent"),
-      database<::getrpcbyname, ::getrpcbyname_r, &L::rpc_by_name>("getrpcbyname"),
-      database<::getrpcbynumber, ::getrpcbynumber_r, &L::rpc_by_number>("getrpcbynumber"),
-      bound<::getrpcent, Rpcs::next>("getrpcent"),
-      bound<::setrpcent, Rpcs::begin_open>("setrpcent"),
-      bound<::endrpcent, Rpcs::finish>("endrpcent"),
-      bound<::getmntent, own_getmntent>("getmntent"),
-  };
+  static const std::vector<Binding> table = [] {
+    std::vector<Binding> all{
+        database<::getpwnam, ::getpwnam_r, &L::user_by_name>("getpwnam"),
+        database<::getpwuid, ::getpwuid_r, &L::user_by_id>("getpwuid"),
+        bound<::getpwent, Users::next>("getpwent"),
+        bound<::setpwent, Users::begin>("setpwent"),
+        bound<::endpwent, Users::finish>("endpwent"),
+        bound<::getpwent_r, Users::next_into>("getpwent_r"),
+        database<::fgetpwent, ::fgetpwent_r, &L::user_of_file>("fgetpwent"),
+        database<::getgrnam, ::getgrnam_r, &L::group_by_name>("getgrnam"),
+        database<::getgrgid, ::getgrgid_r, &L::group_by_id>("getgrgid"),
+        bound<::getgrent, Groups::next>("getgrent"),
+        bound<::setgrent, Groups::begin>("setgrent"),
+        bound<::endgrent, Groups::finish>("endgrent"),
+        bound<::getgrent_r, Groups::next_into>("getgrent_r"),
+        database<::fgetgrent, ::fgetgrent_r, &L::group_of_file>("fgetgrent"),
+        database<::getspnam, ::getspnam_r, &L::shadow_by_name>("getspnam"),
+        bound<::getspent, Shadows::next>("getspent"),
+        bound<::setspent, Shadows::begin>("setspent"),
+        bound<::endspent, Shadows::finish>("endspent"),
+        bound<::getspent_r, Shadows::next_into>("getspent_r"),
+        database<::fgetspent, ::fgetspent_r, &L::shadow_of_file>("fgetspent"),
+        database<::gethostbyname, ::gethostbyname_r, &L::host_by_name>("gethostbyname"),
+        database<::gethostbyname2, ::gethostbyname2_r, &L::host_by_name2>("gethostbyname2"),
+        database<::gethostbyaddr, ::gethostbyaddr_r, &L::host_by_address>("gethostbyaddr"),
+        bound<::gethostent, Hosts::next>("gethostent"),
+        bound<::sethostent, Hosts::begin_open>("sethostent"),
+        bound<::endhostent, Hosts::finish>("endhostent"),
+        database<::getnetbyname, ::getnetbyname_r, &L::net_by_name>("getnetbyname"),
+        database<::getnetbyaddr, ::getnetbyaddr_r, &L::net_by_address>("getnetbyaddr"),
+        bound<::getnetent, Nets::next>("getnetent"),
+        bound<::setnetent, Nets::begin_open>("setnetent"),
+        bound<::endnetent, Nets::finish>("endnetent"),
+        database<::getservbyname, ::getservbyname_r, &L::service_by_name>("getservbyname"),
+        database<::getservbyport, ::getservbyport_r, &L::service_by_port>("getservbyport"),
+        bound<::getservent, Services::next>("getservent"),
+        bound<::setservent, Services::begin_open>("setservent"),
+        bound<::endservent, Services::finish>("endservent"),
+        database<::getprotobyname, ::getprotobyname_r, &L::protocol_by_name>("getprotobyname"),
+        database<::getprotobynumber, ::getprotobynumber_r, &L::protocol_by_number>("getprotobynumber"),
+        bound<::getprotoent, Protocols::next>("getprotoent"),
+        bound<::setprotoent, Protocols::begin_open>("setprotoent"),
+        bound<::endprotoent, Protocols::finish>("endprotoent"),
+        database<::getrpcbyname, ::getrpcbyname_r, &L::rpc_by_name>("getrpcbyname"),
+        database<::getrpcbynumber, ::getrpcbynumber_r, &L::rpc_by_number>("getrpcbynumber"),
+        bound<::getrpcent, Rpcs::next>("getrpcent"),
+        bound<::setrpcent, Rpcs::begin_open>("setrpcent"),
+        bound<::endrpcent, Rpcs::finish>("endrpcent"),
+        bound<::getmntent, own_getmntent>("getmntent"),
+    };
+    const std::vector<Binding> lists = list_rows();
+    all.insert(all.end(), lists.begin(), lists.end());
+    return all;
+  }();
   return table;
 }
 

@@ -471,6 +471,26 @@ TEST_F(LibcState, AWalkThroughTheUsersIsTheProgramsOwn) {
                  7);
 }
 
+TEST_F(LibcState, SoAreThoseThroughListsThatHaveNoReentrantForm) {
+  expect_private(R"C(
+    #include <aliases.h>
+    #include <fstab.h>
+    #include <unistd.h>
+    #include <utmp.h>
+    #include <utmpx.h>
+    void step(int n) {
+      const char* shell = getusershell();
+      struct fstab* system = getfsent();
+      struct aliasent* alias = getaliasent();
+      struct utmp* login = getutent();
+      struct utmpx* loginx = getutxent();
+      say("%s %s %s %d %d ", shell ? shell : "-", system ? system->fs_file : "-", alias ? alias->alias_name : "-",
+          login ? login->ut_type : -1, loginx ? loginx->ut_type : -1);
+      if (n == 3) { setusershell(); endfsent(); setaliasent(); setutent(); setutxent(); }
+    })C",
+                 6);
+}
+
 // Catalogues of one domain in two folders.
 TEST_F(LibcState, MessagesComeFromTheProgramsOwnFolder) {
   const auto catalogue = [this](const std::string& folder, const std::string& text) {
