@@ -58,6 +58,7 @@ std::span<const Binding> all_bindings();
 
 // The tables, one for each concern.
 std::span<const Binding> getopt_bindings();
+std::span<const Binding> argp_bindings();
 std::span<const Binding> random_bindings();
 std::span<const Binding> environ_bindings();
 std::span<const Binding> static_buffers_bindings();

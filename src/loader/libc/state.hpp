@@ -80,6 +80,7 @@ class Variable {
 struct GetoptPrivate;   // getopt.cpp
 struct RandomState;     // numbers.cpp
 struct EnvironPrivate;  // environ.cpp
+struct ArgpPrivate;     // argp.cpp
 struct StaticBuffers;   // static_buffers.cpp: strtok, strerror, asctime, ...
 struct LocaleState;     // locale.cpp
 struct SignalTable;     // signals.cpp
@@ -140,6 +141,7 @@ struct LibcState {
 
   // --- the rest
   Lazy<GetoptPrivate> getopt;
+  Lazy<ArgpPrivate> argp;
   Lazy<RandomState> random;
   Lazy<EnvironPrivate> environment;
   Lazy<StaticBuffers> buffers;

@@ -77,5 +77,65 @@ TEST_F(ErrorsTest, FailedAssertionsNameWhatFailed) {
   EXPECT_NE(ran.failure.find(": Assertion `1 == 2' failed."), std::string::npos) << ran.failure;
 }
 
+// --help and wrong options end the program, by its handlers, and say what libc says.
+TEST_F(ErrorsTest, ArgpEndsTheProgramAlone) {
+  Workshop shop;
+  const std::string source = R"(
+#define _GNU_SOURCE
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+const char* argp_program_version = "tool 1.2";
+const char* argp_program_bug_address = "<bugs@tool>";
+static void bye(void) { printf("bye\n"); }
+static struct argp_option options[] = {{"level", 'l', "N", 0, "Work so much"}, {"bad", 'b', 0, 0, "Complain"},
+                                       {"fail", 'f', 0, 0, "Fail"}, {0}};
+static error_t parse(int key, char* argument, struct argp_state* state) {
+  switch (key) {
+    case 'l': *(int*)state->input = atoi(argument); return 0;
+    case 'b': argp_error(state, "no %s", "good"); return EINVAL;
+    case 'f': argp_failure(state, 5, ENOENT, "file %d", 1); return EINVAL;
+    case ARGP_KEY_ARG: return strcmp(argument, "refused") == 0 ? EINVAL : 0;
+    case ARGP_KEY_END: if (state->arg_num > 1) argp_usage(state); return 0;
+  }
+  return ARGP_ERR_UNKNOWN;
+}
+static struct argp parser = {options, parse, "[WHAT]", "Works.\vMore of it."};
+int main(int count, char** words) {
+  int level = 0;
+  atexit(bye);
+  setvbuf(stdout, NULL, _IONBF, 0);
+  error_t error = argp_parse(&parser, count, words, 0, 0, &level);
+  printf("level %d error %d\n", level, error);
+  return 0;
+})";
+  const std::string alone = shop.compile(source, {"-w"}, "tool");
+  const auto program = Program::load(shop.compile(source, {"-shared", "-w"}, "tool.so"));
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"-l", "3"},
+                                                                                     {"--help"},
+                                                                                     {"--usage"},
+                                                                                     {"-V"},
+                                                                                     {"-b"},
+                                                                                     {"--fail"},
+                                                                                     {"--wrong"},
+                                                                                     {"-l"},
+                                                                                     {"refused"},
+                                                                                     {"a", "b"}}) {
+    std::vector<std::string> command{alone};
+    command.insert(command.end(), words.begin(), words.end());
+    std::vector<std::string> quiet{"sh", "-c", "\"$@\" 2>/dev/null", "sh"};
+    quiet.insert(quiet.end(), command.begin(), command.end());
+    const Outcome both = run_command(command);
+    const Outcome out = run_command(quiet);
+    const Ran ran = run(program, command);
+    EXPECT_EQ(ran.outcome.status, both.status) << words[0];
+    EXPECT_EQ(ran.out, out.output) << words[0];
+    EXPECT_NE((both.output + "|").find(ran.err), std::string::npos) << words[0] << ":\n" << ran.err << both.output;
+    EXPECT_EQ(ran.err.empty(), both.output == out.output) << words[0];
+  }
+}
+
 }  // namespace
 }  // namespace aplib::loader::test
