@@ -54,7 +54,8 @@ TEST(Abi, TheLibraryExportsTheTableAndNothingElse) {
   for (std::string line; std::getline(file, line);) {
     const std::string name = line.substr(0, line.find(' '));
     table.insert(name);
-    // The standard's own, which are 662, have the five functions that are deprecated, but none that was removed.
+    // The standard's own, which are 662 and two of its errata, have the five functions that are deprecated, but none
+    // that was removed.
     if (line == name || name.find("Attr_") != std::string::npos || name.find("Keyval_") != std::string::npos)
       standard.insert(name);
   }
@@ -63,8 +64,8 @@ TEST(Abi, TheLibraryExportsTheTableAndNothingElse) {
       return name.ends_with("_c") && names.count(name.substr(0, name.size() - 2)) == 1;
     });
   };
-  EXPECT_EQ(standard.size(), 2U * 662);
-  EXPECT_EQ(doubles(standard), 2 * 159);
+  EXPECT_EQ(standard.size(), 2U * (662 + 2));
+  EXPECT_EQ(doubles(standard), 2 * (159 + 2));
 
   const Names exported = exported_by(MPI_LIBRARY);
   EXPECT_EQ(difference(table, exported), Names{});

@@ -61,9 +61,13 @@ const std::set<std::string> by_hand = {
     "Register_datarep",
 };
 
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
 bool has_fortran(const Function& function) {
   const bool is_of_c = function.implementation == "to_int" || function.implementation == "from_int" ||
-                       function.name.find("fortran_booleans") != std::string::npos;
+                       ends_with(function.name, "_c") || function.name.find("fortran_booleans") != std::string::npos;
   return !is_of_c && function.name.rfind("T_", 0) != 0;
 }
 
@@ -85,10 +89,6 @@ std::vector<Parameter> parameters_of(const Function& function) {
 bool gives_memory(const Function& function) {
   return std::any_of(function.parameters.begin(), function.parameters.end(),
                      [](const Parameter& each) { return each.name == "baseptr"; });
-}
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
 bool is_callback(const Parameter& parameter) {
