@@ -42,15 +42,17 @@ struct FrontEnd {
 /// What other MPIs' programs ask for, and what they get.
 inline constexpr FrontEnd front_ends[] = {
     {"libmpi.so.40", "aplib/mpi/openmpi/libmpi.so.40"},
+    {"libopen_mpi.so.40", "aplib/mpi/openmpi/libmpi.so.40"},  // Open MPI 6 has most of libmpi.so.40 there
     {"libmpi_mpifh.so.40", "aplib/mpi/openmpi/libmpi_mpifh.so.40"},
     {"libmpi.so.12", "aplib/mpi/mpich/libmpi.so.12"},
     {"libmpich.so.12", "aplib/mpi/mpich/libmpi.so.12"},
 };
 
 /// By Open MPI, MPICH and what is made of it. libmpi_abi.so is the standard's.
-inline constexpr std::string_view other_mpis[] = {
-    "libmpi.so*",      "libmpi_cxx.so*", "libmpi_mpifh.so*", "libmpi_usempi*.so*", "libmpich.so*",
-    "libmpichcxx.so*", "libmpicxx.so*",  "libmpichfort.so*", "libmpifort.so*",     "libmpich_intel.so*"};
+inline constexpr std::string_view other_mpis[] = {"libmpi.so*",         "libmpi_cxx.so*",    "libmpi_mpifh.so*",
+                                                  "libmpi_usempi*.so*", "libmpich.so*",      "libopen_mpi.so*",
+                                                  "libmpichcxx.so*",    "libmpicxx.so*",     "libmpichfort.so*",
+                                                  "libmpifort.so*",     "libmpich_intel.so*"};
 
 /// Of other languages: they call only what the libraries above have, so programs get their own ones.
 inline constexpr std::string_view kept_libraries[] = {"libmpichcxx.so.12",

@@ -480,7 +480,7 @@ Library Search::find() {
   if (any_matches(other_mpis, base) && !any_matches(kept_libraries, base)) {
     fail(
         "is another MPI's, which has ranks that are processes, and another binary interface than APlib's; of those "
-        "APlib has those of Open MPI 4 (libmpi.so.40) and MPICH 3.2 to 4 (libmpi.so.12)",
+        "APlib has those of Open MPI 4 to 6 (libmpi.so.40) and MPICH 3.2 to 5 (libmpi.so.12)",
         "compile the program again with APlib's mpicc or mpifort, or start it with that MPI's mpiexec");
   }
   if (is_never_separate(base)) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <set>
 #include <sstream>
 #include <string>
@@ -17,9 +18,10 @@ class ForeignPrograms : public MpiCommands {
  protected:
   [[nodiscard]] bool lacks(const std::string& tool) const { return output("command -v " + tool + " || true").empty(); }
 
-  /// `compiler`: of the other MPI; `name`: "messages.c" of programs/foreign.
-  void compile(const std::string& compiler, const std::string& name) const {
-    EXPECT_EQ(output(compiler + " -w -O2 " MPI_PROGRAMS "/foreign/" + name + " -o " + name.substr(0, name.find('.'))),
+  /// `compiler`: of the other MPI; `name`: "messages.c" of programs/foreign; `libraries` come before those of that MPI.
+  void compile(const std::string& compiler, const std::string& name, const std::string& libraries = "") const {
+    EXPECT_EQ(output(compiler + " -w -O2 " MPI_PROGRAMS "/foreign/" + name + " " + libraries + " -o " +
+                     name.substr(0, name.find('.'))),
               "");
   }
 
@@ -40,8 +42,9 @@ class ForeignPrograms : public MpiCommands {
   }
 
   /// In cells and as ordinary processes.
-  void expect_no_errors_of_language(const std::string& compiler, const std::string& file) const {
-    compile(compiler, file);
+  void expect_no_errors_of_language(const std::string& compiler, const std::string& file,
+                                    const std::string& libraries = "") const {
+    compile(compiler, file, libraries);
     const std::string program = "./" + file.substr(0, file.find('.'));
     for (const char* const options : {"-n 1", "-n 4 --threads 1", "-n 3", "-n 3 --processes"})
       EXPECT_EQ(output(std::string("aprun ") + options + " " + program), "No Errors\n") << program << ' ' << options;
@@ -63,6 +66,12 @@ class ForeignPrograms : public MpiCommands {
       symbols.push_back({name.substr(0, name.find('@')), size, kind == "T" || kind == "W"});
     }
     return symbols;
+  }
+  /// The library exports them all.
+  void expect_exports(const std::string& library, std::initializer_list<const char*> wanted) const {
+    std::set<std::string> names;
+    for (const Symbol& symbol : exported_by(library)) names.insert(symbol.name);
+    for (const char* const name : wanted) EXPECT_TRUE(names.contains(name)) << name;
   }
   /// The functions of MPI among them.
   [[nodiscard]] std::set<std::string> functions_of(const std::string& library) const {

@@ -92,6 +92,66 @@ TEST_F(ForMpich, TheFrontEndHasWhatProgramsLinkWith) {
   }
 }
 
+// Linked with our library, for the installed one may be that of version 4.0.
+TEST_F(ForMpich, WhatNewerVersionsHaveIsThere) {
+  expect_exports(mpich_front_end, {"MPIR_fortran_false",
+                                   "MPIR_fortran_true",
+                                   "MPIX_Allreduce_enqueue",
+                                   "MPIX_Allreduce_enqueue_c",
+                                   "MPIX_Async_get_state",
+                                   "MPIX_Async_spawn",
+                                   "MPIX_Async_start",
+                                   "MPIX_Comm_create_errhandler_x",
+                                   "MPIX_Comm_get_failed",
+                                   "MPIX_Comm_get_stream",
+                                   "MPIX_Comm_test_threadcomm",
+                                   "MPIX_File_create_errhandler_x",
+                                   "MPIX_Grequest_class_allocate",
+                                   "MPIX_Grequest_class_create",
+                                   "MPIX_Grequest_start",
+                                   "MPIX_Info_set_hex",
+                                   "MPIX_Irecv_enqueue",
+                                   "MPIX_Irecv_enqueue_c",
+                                   "MPIX_Isend_enqueue",
+                                   "MPIX_Isend_enqueue_c",
+                                   "MPIX_Op_create_x",
+                                   "MPIX_Recv_enqueue",
+                                   "MPIX_Recv_enqueue_c",
+                                   "MPIX_Request_is_complete",
+                                   "MPIX_Send_enqueue",
+                                   "MPIX_Send_enqueue_c",
+                                   "MPIX_Session_create_errhandler_x",
+                                   "MPIX_Start_progress_thread",
+                                   "MPIX_Stop_progress_thread",
+                                   "MPIX_Stream_comm_create",
+                                   "MPIX_Stream_comm_create_multiplex",
+                                   "MPIX_Stream_create",
+                                   "MPIX_Stream_free",
+                                   "MPIX_Stream_irecv",
+                                   "MPIX_Stream_irecv_c",
+                                   "MPIX_Stream_isend",
+                                   "MPIX_Stream_isend_c",
+                                   "MPIX_Stream_progress",
+                                   "MPIX_Stream_recv",
+                                   "MPIX_Stream_recv_c",
+                                   "MPIX_Stream_send",
+                                   "MPIX_Stream_send_c",
+                                   "MPIX_Threadcomm_finish",
+                                   "MPIX_Threadcomm_free",
+                                   "MPIX_Threadcomm_init",
+                                   "MPIX_Threadcomm_start",
+                                   "MPIX_Type_iov",
+                                   "MPIX_Type_iov_len",
+                                   "MPIX_Wait_enqueue",
+                                   "MPIX_Waitall_enqueue",
+                                   "MPIX_Win_create_errhandler_x",
+                                   "PMPIX_Op_create_x",
+                                   "PMPIX_Stream_create"});
+  SKIP_WITHOUT("mpicc.mpich");
+  compile("mpicc.mpich", "newer.c", mpich_front_end);
+  expect_no_errors("./newer");
+}
+
 TEST_F(ForMpich, ProgramsMayChooseItAsTheyRun) {
   const std::string source = MPI_PROGRAMS "/foreign/opens.c";
   EXPECT_EQ(output("cc -w " + source + " -o opens -ldl"), "");

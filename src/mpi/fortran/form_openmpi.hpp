@@ -25,11 +25,12 @@
   [[gnu::alias("pmpi_" #name "_")]] void pmpix_##name##_ parameters; \
   [[gnu::alias("pmpi_" #name "_")]] void ompix_##name##_f parameters;
 
-// The common blocks of mpif.h. Only addresses matter.
+// The common blocks of mpif.h, of libmpi.so.40. Only addresses matter.
 extern "C" {
 #pragma GCC visibility push(default)
 extern int mpi_fortran_bottom_, mpi_fortran_in_place_, mpi_fortran_errcodes_ignore_, mpi_fortran_unweighted_,
-    mpi_fortran_weights_empty_, mpi_fortran_status_ignore_[6], mpi_fortran_statuses_ignore_[6];
+    mpi_fortran_weights_empty_, mpi_fortran_buffer_automatic_, mpi_fortran_status_ignore_[6],
+    mpi_fortran_statuses_ignore_[6];
 extern char mpi_fortran_argv_null_, mpi_fortran_argvs_null_;
 #pragma GCC visibility pop
 }
@@ -66,7 +67,7 @@ inline int number_of(void* handle) {
 
 inline bool is_bottom(const void* address) noexcept { return address == &mpi_fortran_bottom_; }
 inline bool is_in_place(const void* address) noexcept { return address == &mpi_fortran_in_place_; }
-inline bool is_automatic(const void*) noexcept { return false; }
+inline bool is_automatic(const void* address) noexcept { return address == &mpi_fortran_buffer_automatic_; }
 inline bool is_no_status(const void* address) noexcept {
   return address == mpi_fortran_status_ignore_ || address == mpi_fortran_statuses_ignore_;
 }

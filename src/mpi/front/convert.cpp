@@ -152,8 +152,6 @@ int detach(void* place, Size* size, const Detach& detach_buffer) {
   return MPI_SUCCESS;
 }
 
-int status_integers = 0;
-
 }  // namespace
 }  // namespace aplib::mpi::front
 
@@ -280,8 +278,15 @@ APLIB_FUNCTION(Status_f2c, (const MPI_Fint* f_status, ForeignStatus* c_status)) 
   return MPI_SUCCESS;
 }
 
-MPI_Fint* MPI_F_STATUS_IGNORE = &status_integers;
-MPI_Fint* MPI_F_STATUSES_IGNORE = &status_integers;
+#define APLIB_SAME_STATUS(name)                                          \
+  APLIB_FUNCTION(name, (const ForeignStatus* from, ForeignStatus* to)) { \
+    *to = *from;                                                         \
+    return MPI_SUCCESS;                                                  \
+  }
+APLIB_SAME_STATUS(Status_c2f08)
+APLIB_SAME_STATUS(Status_f082c)
+APLIB_SAME_STATUS(Status_f2f08)
+APLIB_SAME_STATUS(Status_f082f)
 
 #pragma GCC visibility pop
 }

@@ -164,7 +164,7 @@ void write_kind(const Tables& tables, const std::string& kind) {
       continue;
     }
     is_bits = what == "bits";
-    if (what != "shown") to_standard.emplace_back(value, standard);
+    to_standard.emplace_back(value, standard);
     to_foreign.emplace_back(standard, value);
   }
   if (is_bits) {

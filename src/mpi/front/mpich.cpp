@@ -107,11 +107,61 @@ void call_errhandler_by_proxy(void (*function)(), void** object, int* code, cons
   *code = standard_result(foreign_one);
 }
 
+// ---------------------------------------------------------------- functions with a state, of MPICH 5
+
+/// MPI has this object's address in place of the function's.
+template <class Function>
+struct Stateful {
+  Function* function;
+  void* state;
+};
+template <class Function>
+const Stateful<Function>& stateful(void (*place)()) {
+  return *reinterpret_cast<const Stateful<Function>*>(place);
+}
+
+using OpFunctionX = void(void* in, void* inout, MPI_Count length, Foreign<MPI_Datatype> datatype, void* state);
+
+void call_op_x(void (*place)(), void* in, void* inout, MPI_Count length, MPI_Datatype datatype) {
+  const auto& its = stateful<OpFunctionX>(place);
+  its.function(in, inout, length, foreign(datatype), its.state);
+}
+
+int create_op_x(OpFunctionX* function, int commute, void* state, Foreign<MPI_Op>* op) {
+  auto* const place = function == nullptr ? nullptr : keep(Stateful<OpFunctionX>{function, state});
+  Made<MPI_Op, false> made(op);
+  const int error = own.Op_create_c(reinterpret_cast<MPI_User_function_c*>(place), commute, made.data());
+  if (error == MPI_SUCCESS) aplib_mpi_call_op_by(*made.data(), call_op_x);
+  made.give();
+  return returned(error);
+}
+
+template <class Handle>
+using ErrorFunctionX = void(Foreign<Handle> object, int code, void* state);
+
+template <class Handle>
+void call_errhandler_x(void (*place)(), void** object, int* code, const char*) {
+  const auto& its = stateful<ErrorFunctionX<Handle>>(place);
+  its.function(foreign(static_cast<Handle>(*object)), static_cast<int>(foreign_code(*code)), its.state);
+}
+
+template <class Handle, class Function>
+int create_errhandler_x(int (*create)(Function*, MPI_Errhandler*), ErrorFunctionX<Handle>* function, void* state,
+                        Foreign<MPI_Errhandler>* errhandler) {
+  auto* const place = function == nullptr ? nullptr : keep(Stateful<ErrorFunctionX<Handle>>{function, state});
+  Made<MPI_Errhandler, false> made(errhandler);
+  const int error = create(reinterpret_cast<Function*>(place), made.data());
+  if (error == MPI_SUCCESS) aplib_mpi_call_errhandler_by(*made.data(), call_errhandler_x<Handle>);
+  made.give();
+  return returned(error);
+}
+
 // ---------------------------------------------------------------- what names of objects stand for
 
 int* const no_weights = MPI_UNWEIGHTED;
 int* const empty_weights = MPI_WEIGHTS_EMPTY;
 const MPI_T_pvar_handle all_handles = MPI_T_PVAR_ALL_HANDLES;
+int status_integers = 0;
 
 }  // namespace
 }  // namespace aplib::mpi::front
@@ -144,6 +194,23 @@ void MPII_Errhandler_set_cxx(Foreign<MPI_Errhandler> errhandler, ErrorProxy* pro
                                                          : call_errhandler_by_proxy<0, MPI_Comm>);
 }
 
+// Nobody asks for the state back, so it stays: MPI may call the function as long as the program runs.
+int PMPIX_Op_create_x(OpFunctionX* function, void (*)(void*), int commute, void* state, Foreign<MPI_Op>* op) {
+  return create_op_x(function, commute, state, op);
+}
+[[gnu::alias("PMPIX_Op_create_x")]] int MPIX_Op_create_x(OpFunctionX*, void (*)(void*), int, void*, Foreign<MPI_Op>*);
+#define APLIB_ERRHANDLER_X(Kind, Handle)                                                                 \
+  int PMPIX_##Kind##_create_errhandler_x(ErrorFunctionX<Handle>* function, void (*)(void*), void* state, \
+                                         Foreign<MPI_Errhandler>* errhandler) {                          \
+    return create_errhandler_x<Handle>(own.Kind##_create_errhandler, function, state, errhandler);       \
+  }                                                                                                      \
+  [[gnu::alias("PMPIX_" #Kind "_create_errhandler_x")]] int MPIX_##Kind##_create_errhandler_x(           \
+      ErrorFunctionX<Handle>*, void (*)(void*), void*, Foreign<MPI_Errhandler>*);
+APLIB_ERRHANDLER_X(Comm, MPI_Comm)
+APLIB_ERRHANDLER_X(File, MPI_File)
+APLIB_ERRHANDLER_X(Session, MPI_Session)
+APLIB_ERRHANDLER_X(Win, MPI_Win)
+
 #define APLIB_ATTRIBUTES(Kind, Handle)                                                               \
   int MPII_##Kind##_get_attr(Foreign<Handle> object, int keyval, void* place, int* flag, int kind) { \
     return get_attribute(MPI_##Kind##_get_attr, object, keyval, place, flag, kind);                  \
@@ -163,21 +230,58 @@ APLIB_ATTRIBUTES(Win, MPI_Win)
 
 void MPII_Grequest_set_lang_f77(Foreign<MPI_Request>) { make_last_request_fortran(); }
 
-// What its library for Fortran would call for MPIX_...
-#define APLIB_MISSING(name)                                                                    \
-  int PMPIX_##name() {                                                                         \
-    return returned(aplib_mpi_raise("MPIX_" #name, MPI_ERR_UNSUPPORTED_OPERATION,              \
-                                    "this version of APlib does not have this function yet")); \
-  }                                                                                            \
-  [[gnu::alias("PMPIX_" #name)]] int MPIX_##name();
+// Of versions 4 and 5. Its library for Fortran has undefined references to them, too.
+APLIB_MISSING(Allreduce_enqueue)
+APLIB_MISSING(Allreduce_enqueue_c)
+APLIB_MISSING(Async_get_state)
+APLIB_MISSING(Async_spawn)
+APLIB_MISSING(Async_start)
 APLIB_MISSING(Comm_agree)
 APLIB_MISSING(Comm_failure_ack)
 APLIB_MISSING(Comm_failure_get_acked)
+APLIB_MISSING(Comm_get_failed)
+APLIB_MISSING(Comm_get_stream)
 APLIB_MISSING(Comm_revoke)
 APLIB_MISSING(Comm_shrink)
+APLIB_MISSING(Comm_test_threadcomm)
 APLIB_MISSING(Delete_error_class)
 APLIB_MISSING(Delete_error_code)
 APLIB_MISSING(Delete_error_string)
+APLIB_MISSING(Grequest_class_allocate)
+APLIB_MISSING(Grequest_class_create)
+APLIB_MISSING(Grequest_start)
+APLIB_MISSING(Info_set_hex)
+APLIB_MISSING(Irecv_enqueue)
+APLIB_MISSING(Irecv_enqueue_c)
+APLIB_MISSING(Isend_enqueue)
+APLIB_MISSING(Isend_enqueue_c)
+APLIB_MISSING(Recv_enqueue)
+APLIB_MISSING(Recv_enqueue_c)
+APLIB_MISSING(Send_enqueue)
+APLIB_MISSING(Send_enqueue_c)
+APLIB_MISSING(Start_progress_thread)
+APLIB_MISSING(Stop_progress_thread)
+APLIB_MISSING(Stream_comm_create)
+APLIB_MISSING(Stream_comm_create_multiplex)
+APLIB_MISSING(Stream_create)
+APLIB_MISSING(Stream_free)
+APLIB_MISSING(Stream_irecv)
+APLIB_MISSING(Stream_irecv_c)
+APLIB_MISSING(Stream_isend)
+APLIB_MISSING(Stream_isend_c)
+APLIB_MISSING(Stream_progress)
+APLIB_MISSING(Stream_recv)
+APLIB_MISSING(Stream_recv_c)
+APLIB_MISSING(Stream_send)
+APLIB_MISSING(Stream_send_c)
+APLIB_MISSING(Threadcomm_finish)
+APLIB_MISSING(Threadcomm_free)
+APLIB_MISSING(Threadcomm_init)
+APLIB_MISSING(Threadcomm_start)
+APLIB_MISSING(Type_iov)
+APLIB_MISSING(Type_iov_len)
+APLIB_MISSING(Wait_enqueue)
+APLIB_MISSING(Waitall_enqueue)
 
 // Of any handle.
 int MPIR_Dup_fn(int, int, void*, void* value, void* copied, int* flag) {
@@ -185,6 +289,13 @@ int MPIR_Dup_fn(int, int, void*, void* value, void* copied, int* flag) {
   *flag = 1;
   return MPI_SUCCESS;
 }
+
+int PMPIX_Request_is_complete(Foreign<MPI_Request> request) {
+  int is_complete = 0;
+  own.Request_get_status(standard(request), &is_complete, MPI_STATUS_IGNORE);
+  return is_complete;
+}
+[[gnu::alias("PMPIX_Request_is_complete")]] int MPIX_Request_is_complete(Foreign<MPI_Request>);
 
 int PMPIX_Query_cuda_support() { return 0; }
 int PMPIX_GPU_query_support(int, int* is_supported) {
@@ -206,16 +317,13 @@ int* const MPI_WEIGHTS_EMPTY = empty_weights;
 extern const MPI_T_pvar_handle MPI_T_PVAR_ALL_HANDLES;
 const MPI_T_pvar_handle MPI_T_PVAR_ALL_HANDLES = all_handles;
 
-// Statuses of Fortran 2008 are the same bytes, too.
-#define APLIB_SAME_STATUS(name)                                          \
-  APLIB_FUNCTION(name, (const ForeignStatus* from, ForeignStatus* to)) { \
-    *to = *from;                                                         \
-    return MPI_SUCCESS;                                                  \
-  }
-APLIB_SAME_STATUS(Status_c2f08)
-APLIB_SAME_STATUS(Status_f082c)
-APLIB_SAME_STATUS(Status_f2f08)
-APLIB_SAME_STATUS(Status_f082f)
+// Its library for Fortran changes them when MPI begins.
+MPI_Fint* MPI_F_STATUS_IGNORE = &status_integers;
+MPI_Fint* MPI_F_STATUSES_IGNORE = &status_integers;
+
+// What gfortran's logicals are.
+int MPIR_fortran_true = 1;
+int MPIR_fortran_false = 0;
 
 ForeignStatus MPIR_F08_MPI_STATUS_IGNORE_OBJ;
 ForeignStatus MPIR_F08_MPI_STATUSES_IGNORE_OBJ[1];

@@ -51,6 +51,29 @@ APLIB_CALLBACKS(TYPE_, MPI_Datatype)
 APLIB_CALLBACKS(WIN_, MPI_Win)
 
 int MPIX_Query_cuda_support() { return 0; }
+int MPIX_Query_rocm_support() { return 0; }
+
+// Of version 5.
+APLIB_MISSING(Comm_ack_failed)
+APLIB_MISSING(Comm_agree)
+APLIB_MISSING(Comm_failure_ack)
+APLIB_MISSING(Comm_failure_get_acked)
+APLIB_MISSING(Comm_get_failed)
+APLIB_MISSING(Comm_iagree)
+APLIB_MISSING(Comm_is_revoked)
+APLIB_MISSING(Comm_ishrink)
+APLIB_MISSING(Comm_revoke)
+APLIB_MISSING(Comm_shrink)
+
+// The common blocks of mpif.h, which are the program's own where it has them.
+int mpi_fortran_bottom_, mpi_fortran_in_place_, mpi_fortran_errcodes_ignore_, mpi_fortran_unweighted_,
+    mpi_fortran_weights_empty_, mpi_fortran_buffer_automatic_, mpi_fortran_status_ignore_[6],
+    mpi_fortran_statuses_ignore_[6];
+char mpi_fortran_argv_null_, mpi_fortran_argvs_null_;
+MPI_Fint* MPI_F_STATUS_IGNORE = mpi_fortran_status_ignore_;
+MPI_Fint* MPI_F_STATUSES_IGNORE = mpi_fortran_statuses_ignore_;
+MPI_Fint* MPI_F08_STATUS_IGNORE = mpi_fortran_status_ignore_;
+MPI_Fint* MPI_F08_STATUSES_IGNORE = mpi_fortran_statuses_ignore_;
 
 // It has just been made.
 void ompi_op_set_cxx_callback(MPI_Op op, void (*function)()) {

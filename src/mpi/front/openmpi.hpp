@@ -112,12 +112,15 @@ inline void give_status(const MPI_Status& status, ForeignStatus& place) noexcept
   if (status.MPI_ERROR != unwritten) place.error = static_cast<int>(foreign_code(status.MPI_ERROR));
 }
 
+/// MPI_BUFFER_AUTOMATIC of Open MPI 6. MPI_IN_PLACE is the same.
+inline void* const automatic = reinterpret_cast<void*>(std::uintptr_t{4});
+
 template <class Pointer>
 Pointer buffer_at(Pointer place) noexcept {
-  return place;
+  return place == automatic ? MPI_BUFFER_AUTOMATIC : place;
 }
 
-inline void* foreign_buffer(void* place) noexcept { return place; }
+inline void* foreign_buffer(void* place) noexcept { return place == MPI_BUFFER_AUTOMATIC ? automatic : place; }
 
 template <class Int>
 Int* weights_at(Int* place) noexcept {
