@@ -158,13 +158,17 @@ TEST_F(ForOpenMpi, TheFrontEndHasWhatProgramsLinkWith) {
 TEST_F(ForOpenMpi, WhatNewerVersionsHaveIsThere) {
   const std::set<std::string> objects = objects_of(openmpi_front_end);
   for (const std::string& object : newer_objects) EXPECT_TRUE(objects.contains(object)) << object;
-  expect_exports(
-      openmpi_front_end,
-      {"MPIX_Comm_ack_failed",  "MPIX_Comm_agree",   "MPIX_Comm_failure_ack",   "MPIX_Comm_failure_get_acked",
-       "MPIX_Comm_get_failed",  "MPIX_Comm_iagree",  "MPIX_Comm_is_revoked",    "MPIX_Comm_ishrink",
-       "MPIX_Comm_revoke",      "MPIX_Comm_shrink",  "MPIX_Query_rocm_support", "MPI_F08_STATUSES_IGNORE",
-       "MPI_F08_STATUS_IGNORE", "MPI_Status_c2f08",  "MPI_Status_f082c",        "MPI_Status_f082f",
-       "MPI_Status_f2f08",      "PMPIX_Comm_revoke", "PMPI_Status_c2f08",       "mpi_fortran_buffer_automatic_"});
+  expect_exports(openmpi_front_end, {"MPIX_Comm_ack_failed",    "MPIX_Comm_agree",
+                                     "MPIX_Comm_failure_ack",   "MPIX_Comm_failure_get_acked",
+                                     "MPIX_Comm_get_failed",    "MPIX_Comm_iagree",
+                                     "MPIX_Comm_is_revoked",    "MPIX_Comm_ishrink",
+                                     "MPIX_Comm_revoke",        "MPIX_Comm_shrink",
+                                     "MPIX_Query_rocm_support", "MPI_F08_STATUSES_IGNORE",
+                                     "MPI_Session_set_info",    "OMPI_Affinity_str",
+                                     "MPI_F08_STATUS_IGNORE",   "MPI_Status_c2f08",
+                                     "MPI_Status_f082c",        "MPI_Status_f082f",
+                                     "MPI_Status_f2f08",        "PMPIX_Comm_revoke",
+                                     "PMPI_Status_c2f08",       "mpi_fortran_buffer_automatic_"});
   // What the library for mpi_f08 calls, too.
   expect_exports(openmpi_fortran, {"mpi_sizeof_character_r15_", "mpi_sizeof_complex128_scalar_",
                                    "mpi_sizeof_int32_r1_",      "mpi_sizeof_logical_scalar_",

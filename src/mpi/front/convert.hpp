@@ -30,12 +30,15 @@
   [[gnu::weak, gnu::alias("PMPI_" #name)]] int MPI_##name parameters; \
   int PMPI_##name parameters
 
-/// An extension, MPIX_NAME and PMPIX_NAME, that nothing here does: it says so by its name. Within extern "C".
-#define APLIB_MISSING(name)                                                                    \
-  int PMPIX_##name() {                                                                         \
-    return returned(aplib_mpi_raise("MPIX_" #name, MPI_ERR_UNSUPPORTED_OPERATION,              \
+/// A function that nothing here does: it says so by the name that it is `called`. Within extern "C".
+#define APLIB_REFUSED(name, called)                                                            \
+  int name() {                                                                                 \
+    return returned(aplib_mpi_raise(called, MPI_ERR_UNSUPPORTED_OPERATION,                     \
                                     "this version of APlib does not have this function yet")); \
-  }                                                                                            \
+  }
+/// An extension, MPIX_NAME and PMPIX_NAME.
+#define APLIB_MISSING(name)                  \
+  APLIB_REFUSED(PMPIX_##name, "MPIX_" #name) \
   [[gnu::alias("PMPIX_" #name)]] int MPIX_##name();
 
 namespace aplib::mpi::front {

@@ -64,6 +64,9 @@ APLIB_MISSING(Comm_is_revoked)
 APLIB_MISSING(Comm_ishrink)
 APLIB_MISSING(Comm_revoke)
 APLIB_MISSING(Comm_shrink)
+APLIB_REFUSED(OMPI_Affinity_str, "OMPI_Affinity_str")
+APLIB_REFUSED(PMPI_Session_set_info, "MPI_Session_set_info")
+[[gnu::alias("PMPI_Session_set_info")]] int MPI_Session_set_info();
 
 // The common blocks of mpif.h, which are the program's own where it has them.
 int mpi_fortran_bottom_, mpi_fortran_in_place_, mpi_fortran_errcodes_ignore_, mpi_fortran_unweighted_,
