@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """MPI: the figures of a run with --mpi, and the page that it writes."""
 
-from . import figures, markdown, noise, page, peers, sources
+from . import crowd, figures, markdown, noise, page, peers, sources
 from .figures import MIB, Figure, Goal, pick
 
 OWN = "aplib-mpi"
@@ -131,7 +131,7 @@ def vector():
     return row
 
 
-def crowd(ranks):
+def crowded(ranks):
     """More ranks than cores."""
     goals = [Goal(0.1, "openmpi"), Goal(0.4, "ampi")]
     return [
@@ -171,7 +171,7 @@ def all_figures():
         *one_sided(),
         *files(),
         *processes(),
-        *[row for ranks in peers.CROWDS for row in crowd(ranks)],
+        *[row for ranks in peers.CROWDS for row in crowded(ranks)],
         figure(f"{peers.BLOCKED} blocked ranks", "%", "idle", f"{peers.BLOCKED}-blocked", 0, [Goal(1)]),
         figure(f"hello of {many} ranks", "ns", "start", f"{many}-ranks", 0, best(0.2)),
         figure("hello of 1,000 ranks", "ns", "start", f"{peers.AplibMpi.THOUSAND}-ranks", 0, [Goal(0.5e9)]),
@@ -189,11 +189,13 @@ def write(folder, rows, facts):
         **noise.limits(),
         many=peers.CROWDS[-1],
     )
+    path = folder / "mpi-performance.md"
     parts = [
         "<!-- SPDX-License-Identifier: MIT -->\n# Performance of MPI\n",
         f"{facts['date']}, {facts['rounds']} rounds: {page.count(lines)}.\n",
         *page.opening(facts, None),
         f"## Figures and targets\n\n{page.markdown_table(lines)}\n",
+        *([crowd.section_of(path.read_text(encoding="utf-8"))] if path.exists() else []),
         f"## How it is measured\n\n{method}",
     ]
-    (folder / "mpi-performance.md").write_text(markdown.wrapped("\n".join(parts)), encoding="utf-8")
+    path.write_text(markdown.wrapped("\n".join(parts)), encoding="utf-8")

@@ -92,9 +92,9 @@ static void print_line(const char* peer, const struct figure* f, double* values,
   qsort(values, (size_t)size, sizeof *values, ascending);
   printf(
       "{\"peer\":\"%s\",\"bench\":\"%s\",\"case\":\"%s\",\"bytes\":%zu,\"value\":%.3f,\"low\":%.3f,\"high\":%.3f,"
-      "\"unit\":\"%s\"}\n",
+      "\"max\":%.3f,\"unit\":\"%s\"}\n",
       peer, f->bench, f->case_name, f->bytes, quantile(values, size, 0.5), quantile(values, size, 0.1),
-      quantile(values, size, 0.9), f->unit);
+      quantile(values, size, 0.9), values[size - 1], f->unit);
   fflush(stdout);
 }
 
