@@ -180,17 +180,22 @@ TITLES = {library.name: library.title for library in [*OWN.values(), *PEERS.valu
 
 
 class Row:
-    """A pattern on a number of ranks, as all libraries ran it. `rounds` has {library: [median, worst]} in ns."""
+    """A pattern on a number of ranks, as all libraries ran it. `rounds` has {library: [median, worst]} in ns, `busy`
+    what others used of the machine between the rounds, in per cent."""
 
-    def __init__(self, pattern, ranks, cores, rounds=(), cuts=()):
+    def __init__(self, pattern, ranks, cores, rounds=(), cuts=(), busy=()):
         self.pattern, self.ranks, self.cores = pattern, ranks, cores
-        self.rounds, self.cuts = list(rounds), dict(cuts)
+        self.rounds, self.cuts, self.busy = list(rounds), dict(cuts), list(busy)
 
     def record(self):
-        return {"pattern": self.pattern.name, "ranks": self.ranks, "cores": self.cores, "rounds": self.rounds,
-                "cuts": self.cuts}
+        return {"pattern": self.pattern.name, "ranks": self.ranks, "cores": self.cores, "busy": self.busy,
+                "cuts": self.cuts, "rounds": self.rounds}
+
+    def is_noisy(self):
+        return statistics.mean(self.busy or [0]) > noise.BUSY_PERCENT_MAX
 
     def measure_round(self, libraries):
+        self.busy.append(machine.busy_percent(noise.PAUSE))
         number, this = len(self.rounds), {}
         shift = number % len(libraries)
         for library in libraries[shift:] + libraries[:shift]:
@@ -290,12 +295,13 @@ class Results:
     def __init__(self, path):
         self.path = pathlib.Path(path)
         known = {pattern.name: pattern for pattern in PATTERNS + CALLS}
-        self.rows, self.busy, self.repeats = {}, [], {}
+        self.rows, self.repeats = {}, {}
         if self.path.exists():
             read = json.loads(self.path.read_text(encoding="utf-8"))
-            self.busy, self.repeats = read["busy"], read["repeats"]
+            self.repeats = read["repeats"]
             for each in read["rows"]:
-                row = Row(known[each["pattern"]], each["ranks"], each["cores"], each["rounds"], each["cuts"])
+                row = Row(known[each["pattern"]], each["ranks"], each["cores"], each["rounds"], each["cuts"],
+                          each["busy"])
                 self.rows[row.pattern.name, row.ranks] = row
 
     def cut_before(self, pattern, ranks):
@@ -308,12 +314,11 @@ class Results:
 
     def add(self, row, reference):
         self.rows[row.pattern.name, row.ranks] = row
-        self.busy += reference.busy
         for case, values in reference.repeats.items():
             self.repeats.setdefault(case, []).extend(values)
-        reference.busy, reference.repeats = [], {}
+        reference.repeats = {}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        record = {"busy": self.busy, "repeats": self.repeats, "rows": [each.record() for each in self.ordered()]}
+        record = {"repeats": self.repeats, "rows": [each.record() for each in self.ordered()]}
         self.path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
     def ordered(self):

@@ -42,9 +42,10 @@ class Peer(sources.Source):
         super().__init__()
         self.touch = ["--touch"] if touch else []
         self.program = out_folder.resolve() / f"{self.kind}.{self.name}"
-        self.compiler_path = self.find(self.compiler)
+        built_elsewhere = self.program.exists() and shutil.which(self.compiler) is None  # and packed by many_cores
+        self.compiler_path = None if built_elsewhere else self.find(self.compiler)
         self.launcher_path = self.find(self.launcher) if self.launcher else ""
-        if not self.fault:
+        if not self.fault and not built_elsewhere:
             self.build(source_folder, out_folder)
 
     def find(self, program):

@@ -55,6 +55,7 @@ class Program(unittest.TestCase):
             results = crowd.Results(pathlib.Path(folder) / "crowd.json")
             results.add(row, noise.Reference(BUILD))
             again = crowd.Results(results.path)
+            self.assertEqual(again.rows["ring-recv", 4].busy, row.busy)
             self.assertEqual(again.cut_before(row.pattern, 16), row.cuts)
             self.assertEqual(again.cut_before(row.pattern, 2), {})
 
@@ -94,6 +95,13 @@ class Texts(unittest.TestCase):
         for _ in range(5):
             row.measure_round([fast, slow])
         self.assertEqual((fast.runs, slow.runs), (5, crowd.ROUNDS_OF_SLOW))
+
+    def test_a_row_is_noisy_if_others_used_the_machine(self):
+        row = row_of({"cells": 1})
+        row.busy = [0, 0, 1]
+        self.assertFalse(row.is_noisy())
+        row.busy = [0, 0, 100]
+        self.assertTrue(row.is_noisy())
 
     def test_a_fault_of_a_library_is_shown(self):
         class Failing:
