@@ -49,7 +49,7 @@ for flags in -m -Urm none; do
 done
 root=$(mktemp -d "${TMPDIR:-/tmp}/many-cores.XXXXXX")
 trap 'rm -rf --one-file-system "$root"' EXIT
-trap 'exit 143' TERM INT
+trap 'kill $! 2>/dev/null; exit 143' TERM INT
 tail -n +@LINES@ "$file" | gzip -dc | tar xf - -C "$root"
 unshare $flags sh -c '
   root=$1 out=$2 && shift 2

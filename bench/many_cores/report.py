@@ -25,8 +25,8 @@ hand.
 - The time was limited: each part takes a share of it, and one whose time is over ends with what it has.
 - [scg](scg.md) has a thread for each cell. Values are medians of the rounds.
 - While there are cores for all ranks, Open MPI runs with `--use-hwthread-cpus --bind-to hwthread` and MPICH with
-  `-bind-to hwthread`. Beyond, Open MPI runs with `--oversubscribe --bind-to none --mca mpi_yield_when_idle 1`, MPICH
-  without further options.
+  `-bind-to hwthread`. Beyond, Open MPI runs with `--oversubscribe --bind-to none --mca mpi_yield_when_idle 1`, and
+  MPICH, whose ranks spin, is left out but for waits.
 - Collectives are those of `bench/peers`, as in [mpi-performance.md](mpi-performance.md). Their bytes are those that a
   rank sends to another.
 - LULESH has 216,000 elements in all, so its speed would at best grow with the cores; HPCG 32 x 32 x 32 rows on each
