@@ -19,9 +19,12 @@ from . import figures, machine, markdown, noise, peers, sources
 RANKS = [2, 4, 16, 64]
 SAMPLES, SAMPLE_MS = 3, 25  # a sample is one operation, if that takes longer
 RUN_SECONDS_MAX = 20
-SLOW = 10  # times as long as the fastest
-ROUNDS_OF_SLOW = 3
+ROUNDS = 5  # so many that the sign test may be sure
+SLOW, ROUNDS_OF_SLOW = 10, 1  # times as long as the fastest
+HOPELESS = 100  # times, on fewer ranks
+CALLS_RANKS_MAX = 16  # interpreters start slowly
 US, MS = 1e3, 1e6
+FAILED = "failed"
 TITLE = "More ranks than cores"
 
 METHOD = """\
@@ -31,14 +34,15 @@ sample of all. Bold rows are those in which APlib's cells are slower than the be
 
 - All libraries run one program, `bench/peers/crowd`, which checks what it receives. They take turns in each round, in
   an order that changes by round. Each round's value is the median of {samples} samples; ratios to the best peer are
-  formed within each round. Who takes more than {slow} times as long as the fastest takes part in {slow_rounds} rounds.
+  formed within each round. Who takes more than {slow} times as long as the fastest takes part in one round.
 - "Cells" are APlib's ranks by default, "thread each" with `APLIB_THREADS=per-cell`, and "processes" with `mpiexec
   --processes`. Open MPI runs with `--oversubscribe --bind-to none --mca mpi_yield_when_idle 1`. MPICH's
   manual advises to build it for sockets (`ch3:sock`), which Debian's is not; it runs with
   `MPIR_CVAR_POLLS_BEFORE_YIELD=1`.
 - Work takes a processor's time and not that of a clock. "Work alone" is what it takes when it is spread over all
   cores, and no library can be faster.
-- A program that takes more than {limit} s is ended: "> {limit} s". With more ranks it is not tried again.
+- A program that takes more than {limit} s is ended: "> {limit} s". With more ranks it is not tried again, and neither
+  is a peer that takes more than {hopeless} times as long as the fastest: "hopeless".
 - The rows of mpi4py are calls from Python, and their ranks are processes with all libraries.
 """
 
@@ -133,11 +137,11 @@ class Crowded(peers.Peer):
         if process.returncode != 0 or len(lines) != 1:
             words = " / ".join((errors.strip() or "it said nothing").splitlines()[-3:])
             print(f"crowd: {' '.join(command)}: status {process.returncode}: {words}", file=sys.stderr)
-            raise sources.Unusable("failed")
+            raise sources.Unusable(FAILED)
         return lines[0]["value"], lines[0]["max"]
 
-    def takes_part(self, pattern):
-        return pattern in PATTERNS or (self.runs_python and self.calls[0] is not None)
+    def takes_part(self, pattern, ranks):
+        return pattern in PATTERNS or (self.runs_python and self.calls[0] is not None and ranks <= CALLS_RANKS_MAX)
 
 
 class Cells(Crowded, peers.AplibMpi):
@@ -199,8 +203,7 @@ class Row:
         number, this = len(self.rounds), {}
         shift = number % len(libraries)
         for library in libraries[shift:] + libraries[:shift]:
-            slow = number >= ROUNDS_OF_SLOW and self.median(library.name) and (
-                self.median(library.name) > SLOW * min(filter(None, map(self.median, TITLES))))
+            slow = number >= ROUNDS_OF_SLOW and (self.median(library.name) or 0) > SLOW * self.fastest()
             if slow or library.name in self.cuts:
                 continue
             try:
@@ -226,7 +229,12 @@ class Row:
         return [values[name][0] / values[peer][0] for values in self.rounds if name in values and peer in values]
 
     def is_behind(self):
-        return noise.judgement(self.ratios("cells"), 1, False) == "NO"
+        ratios = self.ratios("cells")
+        return len(ratios) >= ROUNDS and noise.judgement(ratios, 1, False) == "NO"
+
+    def fastest(self):
+        """The median of the fastest library, or None."""
+        return min((each for each in map(self.median, TITLES) if each is not None), default=None)
 
 
 def microseconds(nanoseconds):
@@ -260,7 +268,7 @@ def behind(rows):
 
 
 def section(rows, facts):
-    words = METHOD.format(samples=SAMPLES, slow=SLOW, slow_rounds=ROUNDS_OF_SLOW, limit=RUN_SECONDS_MAX,
+    words = METHOD.format(samples=SAMPLES, slow=SLOW, hopeless=HOPELESS, limit=RUN_SECONDS_MAX,
                           confidence=noise.CONFIDENCE_PERCENT)
     parts = [
         f"## {TITLE}\n",
@@ -305,11 +313,13 @@ class Results:
                 self.rows[row.pattern.name, row.ranks] = row
 
     def cut_before(self, pattern, ranks):
-        """{library: reason} of what did not end with fewer ranks."""
+        """{library: reason} of what takes too long with fewer ranks."""
         cuts = {}
         for (name, fewer), row in self.rows.items():
             if name == pattern.name and fewer < ranks:
-                cuts |= {library: reason for library, reason in row.cuts.items() if reason.startswith(">")}
+                cuts |= {library: reason for library, reason in row.cuts.items() if reason != FAILED}
+                cuts |= {library: "hopeless" for library in PEERS
+                         if (row.median(library) or 0) > HOPELESS * (row.fastest() or 0)}
         return cuts
 
     def add(self, row, reference):

@@ -40,7 +40,7 @@ class Program(unittest.TestCase):
             for library in crowd.OWN.values():
                 own = library(BUILD, BENCH / "peers", pathlib.Path(folder))
                 self.assertEqual(own.fault, "")
-                for pattern in filter(own.takes_part, crowd.PATTERNS):
+                for pattern in [each for each in crowd.PATTERNS if own.takes_part(each, 4)]:
                     with self.subTest(library=own.name, pattern=pattern.name):
                         value, worst = own.measure(pattern, 4)
                         self.assertLessEqual(pattern.floor(4, 4) or 0, worst)
@@ -102,6 +102,12 @@ class Texts(unittest.TestCase):
         self.assertFalse(row.is_noisy())
         row.busy = [0, 0, 100]
         self.assertTrue(row.is_noisy())
+
+    def test_a_hopeless_library_is_not_tried_with_more_ranks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            results = crowd.Results(pathlib.Path(folder) / "crowd.json")
+            results.rows["ring-recv", 4] = row_of({"cells": 1, "openmpi": 90, "mpich": 101})
+            self.assertEqual(results.cut_before(crowd.PATTERNS[0], 16), {"mpich": "hopeless"})
 
     def test_a_fault_of_a_library_is_shown(self):
         class Failing:
