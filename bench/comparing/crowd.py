@@ -275,6 +275,7 @@ def section(rows, facts):
         f"{facts['date']}, {facts['rounds']} rounds on {facts['machine']['cores']} cores. {behind(rows)}\n",
         f"Machine: {machine.sentence(facts['machine'])}.\n",
         f"{noise.sentence(facts['noise']).capitalize()}.\n",
+        *([f"Not measured: {'; '.join(facts['missing'])}.\n"] if facts["missing"] else []),
         f"{table(rows)}\n",
         words,
     ]

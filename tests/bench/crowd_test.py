@@ -21,7 +21,7 @@ from comparing import crowd, noise, sources  # noqa: E402 (the path must be set 
 
 PAGE = "# Performance of MPI\n\n## Figures and targets\n\nrows\n\n## How it is measured\n\nwords\n"
 FACTS = {
-    "date": "2026-01-01", "rounds": 7, "noise": {"reference": ""},
+    "date": "2026-01-01", "rounds": 7, "noise": {"reference": ""}, "missing": ["x on 64 ranks"],
     "machine": {"processor": "P", "virtual": False, "cores": 2, "system": "S", "kernel": "K", "libc": "L",
                 "compiler": "C"},
 }  # fmt: skip
@@ -129,6 +129,7 @@ class Texts(unittest.TestCase):
             text = path.read_text(encoding="utf-8")
         self.assertEqual(text.count(f"## {crowd.TITLE}\n"), 1)
         self.assertIn("7.00 (14.0)", text)
+        self.assertIn("Not measured: x on 64 ranks.", text)
         self.assertEqual(text.replace(crowd.section_of(text), ""), PAGE)
 
 
