@@ -57,7 +57,9 @@ unshare $flags sh -c '
   mount --bind "$(dirname "$out")" "$root/out"
   exec chroot "$root" @PYTHON@ -B @DRIVE@ --out "/out/$(basename "$out")" "$@"
 ' sh "$root" "$out" --seconds $((seconds - $(date +%s) + begun)) "$@" &
-wait $!
+status=0
+wait $! || status=$?
+exit $status
 """
 
 

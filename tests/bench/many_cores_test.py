@@ -68,7 +68,7 @@ class Pack(unittest.TestCase):
         ):
             file = pathlib.Path(folder) / "packed"
             self.assertEqual(pack.pack(file, BUILD, pathlib.Path(folder), []), ["y"])
-            head, _, archive = file.read_bytes().partition(b"wait $!\n")
+            head, _, archive = file.read_bytes().partition(b"exit $status\n")
             self.assertNotIn(b"@", head.replace(b'"$@"', b""))
             lines = head.count(b"\n") + 2  # the last one, which parted the two, is not in the head
             self.assertIn(f"tail -n +{lines} ".encode(), head)
