@@ -227,21 +227,27 @@ void own_argp_failure(const argp_state* state, int status, int error, const char
   if (status != 0 && exits(state)) exit_instance(*instance, status);
 }
 
+template <auto Member>
+auto& part(Instance& instance) {
+  return argp_of(instance).*Member;
+}
+
 }  // namespace
 
 std::span<const Binding> argp_bindings() {
   static const Binding table[] = {
-      bound<::argp_parse, own_argp_parse>("argp_parse"), bound<::argp_help, own_argp_help>("argp_help"),
-      bound<::argp_state_help, show_help>("argp_state_help"), bound<::argp_usage, own_argp_usage>("argp_usage"),
-      Binding::of("argp_error", own_argp_error), Binding::of("argp_failure", own_argp_failure),
-      variable < [](Instance & instance) -> auto& {return argp_of(instance).version;
-}
-> ("argp_program_version"), variable < [](Instance& instance) -> auto& { return argp_of(instance).version_hook; }
-> ("argp_program_version_hook"), variable < [](Instance& instance) -> auto& { return argp_of(instance).bug_address; }
-> ("argp_program_bug_address"), variable < [](Instance& instance) -> auto& { return argp_of(instance).error_status; }
-> ("argp_err_exit_status"),
-};  // namespace aplib::loader::libc
-return table;
+      bound<::argp_parse, own_argp_parse>("argp_parse"),
+      bound<::argp_help, own_argp_help>("argp_help"),
+      bound<::argp_state_help, show_help>("argp_state_help"),
+      bound<::argp_usage, own_argp_usage>("argp_usage"),
+      Binding::of("argp_error", own_argp_error),
+      Binding::of("argp_failure", own_argp_failure),
+      variable<part<&ArgpPrivate::version>>("argp_program_version"),
+      variable<part<&ArgpPrivate::version_hook>>("argp_program_version_hook"),
+      variable<part<&ArgpPrivate::bug_address>>("argp_program_bug_address"),
+      variable<part<&ArgpPrivate::error_status>>("argp_err_exit_status"),
+  };
+  return table;
 }
 
 }  // namespace aplib::loader::libc
