@@ -24,8 +24,8 @@ namespace aplib {
 
 inline constexpr std::size_t symmetric_alignment = 16;
 
-/// Allocates at least `bytes` bytes of the calling cell's heap, aligned to `alignment`, a power of two. The caller owns
-/// the memory and frees it by symmetric_free(). REQUIRES: called from a task. Switches tasks: no. Throws
+/// Allocates at least `bytes` bytes of the calling cell's heap, aligned to `alignment`, a power of two of at most 4096.
+/// The caller owns it, and frees it by symmetric_free(). REQUIRES: called from a task. Switches tasks: no. Throws
 /// Error(exhausted) when the heap (a quarter of the slot: 1 GiB) or the system has no room, and Error(bad_argument) for
 /// an impossible alignment. Source: OpenSHMEM, shmem_align.
 [[nodiscard]] APLIB_API void* symmetric_allocate(std::size_t bytes, std::size_t alignment = symmetric_alignment);

@@ -31,15 +31,15 @@ namespace {
 [[noreturn, gnu::cold, gnu::noinline]] void bad_address(const TaskControl& self, const char* call, const void* address,
                                                         std::size_t bytes, const char* what) {
   const std::uintptr_t place = reinterpret_cast<std::uintptr_t>(address);
-  const std::uintptr_t slot = SlotPlan::base + self.cell->id * SlotPlan::bytes;
+  const std::uintptr_t slot = SlotPlan::at(self.cell->id);
   if (place - slot < SlotPlan::bytes) {
     refuse(
         self, Errc::bad_argument, call,
         fmt::format("{} {} with {} bytes reaches beyond this cell's memory, which ends at {}; check address and size",
                     what, address, bytes, reinterpret_cast<const void*>(slot + SlotPlan::bytes)));
   }
-  const std::uintptr_t other = (place - SlotPlan::base) / SlotPlan::bytes;
-  if (place >= SlotPlan::base && other < self.cell->processor->domain().cell_count) {
+  const std::size_t other = SlotPlan::cell_around(place);
+  if (other < self.cell->processor->domain().cell_count) {
     refuse(self, Errc::bad_argument, call,
            fmt::format("{} {} lies in the memory of cell {}; give this cell's own address of the object, it is "
                        "translated to the target's",
@@ -84,12 +84,12 @@ namespace {
 /// The other cell's address of what the caller has at `address`.
 [[gnu::always_inline]] inline std::byte* translate(const TaskControl& self, const char* call, std::uint32_t cell,
                                                    const void* address, std::size_t bytes, const char* what) {
-  const std::uint64_t own = self.cell->id;
+  const std::uint32_t own = self.cell->id;
   const std::uintptr_t place = reinterpret_cast<std::uintptr_t>(address);
-  const std::uintptr_t offset = place - (SlotPlan::base + own * SlotPlan::bytes);
+  const std::uintptr_t offset = place - SlotPlan::at(own);
   if (offset >= SlotPlan::bytes || bytes > SlotPlan::bytes - offset) [[unlikely]]
     bad_address(self, call, address, bytes, what);
-  std::uintptr_t there = place + (cell - own) * SlotPlan::bytes;
+  std::uintptr_t there = SlotPlan::at(cell) + offset;
   if (SlotPlan::holds_stacks && offset >= SlotPlan::stacks_offset && cell != own) [[unlikely]]
     there += static_cast<std::uintptr_t>(stack_shift(self, address, cell));
   return reinterpret_cast<std::byte*>(there);

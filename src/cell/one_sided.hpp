@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One-sided communication: a task copies between its memory and another cell's. By the address plan (slot.hpp), the
-// object that the caller has at address a lies at a + (target - own) * slot bytes. Within the process the caller
+// object that the caller has at address a lies at a + (target - own) * distance of slots. Within the process the caller
 // copies, raises the flags and wakes tasks that wait for them (Watch). The network does it for cells of other
 // processes.
 //

@@ -816,6 +816,11 @@ void* symmetric_allocate(const char* call, std::size_t bytes, std::size_t alignm
   Cell& cell = calling_cell(call);
   if (!std::has_single_bit(alignment))
     fail(Errc::bad_argument, call, fmt::format("{} is no alignment; use a power of two", alignment));
+  if (alignment > SlotPlan::alignment) {
+    fail(Errc::bad_argument, call,
+         fmt::format("memory aligned to {} bytes would lie at another place in each cell; align it to {} at most",
+                     alignment, SlotPlan::alignment));
+  }
   SlotHeap& heap = heap_of(cell, call);
   return zeroed ? heap.allocate_zeroed(bytes) : heap.allocate(bytes, alignment);
 }

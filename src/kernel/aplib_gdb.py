@@ -458,10 +458,10 @@ class Image:
     @property
     def owner(self):
         layout = read_layout()
-        base, size = layout["slot.base"], layout["slot.bytes"]
-        if not base or self.base < base or (self.base - base) // size >= 1 << 17:
+        base, distance = layout["slot.base"], layout["slot.distance"]
+        if not base or self.base < base or (self.base - base) // distance >= 1 << 17:
             return f"instance at {self.base:#x}"
-        slot = (self.base - base) // size
+        slot = (self.base - base) // distance
         return "host program" if slot == layout["slot.host"] else f"cell {slot}"
 
 

@@ -82,8 +82,8 @@ bool is_local(const char* call, CellId cell) {
 }
 
 void* own_address_of(const char* call, CellId cell, void* address) {
-  const std::uint64_t cells_between = index(cell) - std::uint64_t{self_or_throw(call).cell->id};
-  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(address) - cells_between * SlotPlan::bytes);
+  const std::uintptr_t own = SlotPlan::at(self_or_throw(call).cell->id);
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(address) - SlotPlan::at(index(cell)) + own);
 }
 
 }  // namespace aplib::api

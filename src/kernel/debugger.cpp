@@ -69,7 +69,7 @@ struct DebuggerAccess {
         {"key.task_shift", MatchKey::task_shift},
         {"key.type_mask", MatchKey::type_mask},
         {"slot.base", SlotPlan::base},
-        {"slot.bytes", SlotPlan::bytes},
+        {"slot.distance", SlotPlan::distance},
         {"slot.host", SlotPlan::host},
         {nullptr, 0},
     };

@@ -74,7 +74,7 @@ struct OneSidedFrame {
   /// Label::task: which word of the cell's slot is the flag, from 1; 0: none.
   static constexpr std::uint64_t flag_words = SlotPlan::bytes / sizeof(std::int32_t);
   static_assert(flag_words < 0xffff'ffffU);
-  static std::uintptr_t slot_of(std::uint32_t cell) noexcept { return SlotPlan::base + cell * SlotPlan::bytes; }
+  static std::uintptr_t slot_of(std::uint32_t cell) noexcept { return SlotPlan::at(cell); }
   static std::uint32_t flag_word(std::uint32_t cell, const std::int32_t* flag) noexcept {
     if (flag == nullptr) return 0;
     return static_cast<std::uint32_t>((reinterpret_cast<std::uintptr_t>(flag) - slot_of(cell)) / sizeof *flag) + 1;

@@ -122,8 +122,8 @@ void name_task(Line& line, const TaskControl& task) noexcept {
 
 /// Names the other cell when a task's access went to an address in that cell's slot.
 void name_other_cell(Line& line, const TaskControl& task, std::uintptr_t address) noexcept {
-  const std::uintptr_t cell = (address - SlotPlan::base) / SlotPlan::bytes;
-  if (address < SlotPlan::base || cell == task.cell->id || cell >= task.cell->processor->domain().cell_count) return;
+  const std::size_t cell = SlotPlan::cell_around(address);
+  if (cell == task.cell->id || cell >= task.cell->processor->domain().cell_count) return;
   line << ", which is memory of cell " << cell
        << " (a put, get or atomic of what that cell does not have, or not yet: let all cells meet in sync(0, 0) first)";
 }

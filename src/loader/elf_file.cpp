@@ -591,13 +591,28 @@ std::string build_id_in(const std::vector<Note>& notes) {
 
 std::size_t hash_of(std::string_view name) { return std::hash<std::string_view>{}(name); }
 
+/// What lies in memory needs no more than this. Linkers write the largest page of any machine into segments; sections
+/// know better, where the file still has them.
+std::uint64_t needed_alignment(const ElfInput& input, std::uint64_t of_segments) {
+  const Elf64_Ehdr header = input.table<Elf64_Ehdr>(0, 1, "header").front();
+  const std::uint64_t bytes = std::uint64_t{header.e_shnum} * sizeof(Elf64_Shdr);
+  if (of_segments <= page_bytes || bytes == 0 || header.e_shentsize != sizeof(Elf64_Shdr) ||
+      header.e_shoff > input.bytes() || bytes > input.bytes() - header.e_shoff)
+    return of_segments;
+  std::uint64_t needed = page_bytes;
+  for (const Elf64_Shdr& section : input.table<Elf64_Shdr>(header.e_shoff, header.e_shnum, "section headers")) {
+    if ((section.sh_flags & SHF_ALLOC) != 0) needed = std::max(needed, std::uint64_t{section.sh_addralign});
+  }
+  return std::has_single_bit(needed) ? std::min(needed, of_segments) : of_segments;
+}
+
 }  // namespace
 
 void ElfReader::take_segments() {
   ElfFile& file = *file_;
   file.segments_ = segments_.segments();
   file.span_ = segments_.span();
-  file.alignment_ = segments_.alignment();
+  file.alignment_ = needed_alignment(input_, segments_.alignment());
   const auto headers = std::as_bytes(std::span(segments_.headers()));
   file.program_headers_.assign(headers.begin(), headers.end());
   file.program_headers_address_ = segments_.headers_address();

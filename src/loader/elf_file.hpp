@@ -122,7 +122,7 @@ class ElfFile {
 
   /// Bytes of address space an image takes, whole pages; the lowest segment starts at page 0.
   [[nodiscard]] std::uint64_t span() const noexcept { return span_; }
-  [[nodiscard]] std::uint64_t alignment() const noexcept { return alignment_; }  ///< Largest p_align, at least a page.
+  [[nodiscard]] std::uint64_t alignment() const noexcept { return alignment_; }  ///< At least a page.
   [[nodiscard]] const std::vector<Segment>& segments() const noexcept { return segments_; }
   [[nodiscard]] const std::vector<std::byte>& program_headers() const noexcept {
     return program_headers_;

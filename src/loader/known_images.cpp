@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Invariants of the table:
-//  1. It has a list of nodes per stretch of 4 GiB in which instances of slots lie, and one list for those that lie
-//     elsewhere. A node is in one list or in the pool of free nodes. Its memory is never given back, so a reader may
-//     look at a node at any time, and at worst reads fields of another image.
+//  1. It has a list of nodes per slot in which instances lie, and one list for those that lie elsewhere. A node is in
+//     one list or in the pool of free nodes. Its memory is never given back, so a reader may look at a node at any
+//     time, and at worst reads fields of another image.
 //  2. Writers hold the mutex. They increment a list's `changes` before the first and after the last change, so it is
 //     odd in between.
 //  3. A reader believes what it read only if `changes` was even and is the same afterwards; else it reads again.
@@ -30,6 +30,7 @@
 #include "aplib/export.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
+#include "memory/slot.hpp"
 
 AplibDebuggerCounts aplib_debugger_counts = {0, 0, 64, nullptr};
 
@@ -50,18 +51,14 @@ struct List {
   std::atomic<Node*> first{nullptr};
 };
 
-// 128 TiB of user addresses in stretches of 4 GiB: 256 KiB of pointers, of which only touched pages exist.
-constexpr unsigned stretch_bits = 32;
-constexpr std::size_t stretches = std::size_t{1} << (47 - stretch_bits);
-
 std::mutex writers;
-std::array<std::atomic<List*>, stretches> lists;
+std::array<std::atomic<List*>, SlotPlan::count + 1> lists;  // of slots; the last one of what lies elsewhere
 std::deque<List> list_memory;
 std::deque<Node> node_memory;
 Node* free_nodes = nullptr;
 
-std::size_t stretch_of(const void* address) noexcept {
-  return reinterpret_cast<std::uintptr_t>(address) >> stretch_bits;
+std::size_t list_of(const void* address) noexcept {
+  return std::min(SlotPlan::cell_around(reinterpret_cast<std::uintptr_t>(address)), SlotPlan::count);
 }
 
 bool find_in(const List& list, const char* address, FoundImage& found) noexcept {
@@ -89,14 +86,14 @@ bool find_in(const List& list, const char* address, FoundImage& found) noexcept 
   }
 }
 
-/// The lists that an image touches: an image lies in one stretch, or in several if it is outside slots.
+/// The lists that an image touches: an image lies in one slot, or across several that no cell has.
 template <class Change>
 void change_lists(const char* low, const char* high, Change change) {
-  for (std::size_t s = stretch_of(low); s <= stretch_of(high - 1); ++s) {
-    List* list = lists[s].load(std::memory_order_relaxed);  // relaxed: we are the writer
+  for (std::size_t i = list_of(low); i <= list_of(high - 1); ++i) {
+    List* list = lists[i].load(std::memory_order_relaxed);  // relaxed: we are the writer
     if (list == nullptr) {
       list = &list_memory.emplace_back();
-      lists[s].store(list, std::memory_order_release);  // release: its construction
+      lists[i].store(list, std::memory_order_release);  // release: its construction
     }
     list->changes.fetch_add(1, std::memory_order_acq_rel);  // acq_rel: the changes stay inside
     change(*list);
@@ -107,9 +104,7 @@ void change_lists(const char* low, const char* high, Change change) {
 }  // namespace
 
 bool find_image(const void* address, FoundImage& found) noexcept {
-  const std::size_t stretch = stretch_of(address);
-  if (stretch >= stretches) return false;
-  const List* list = lists[stretch].load(std::memory_order_acquire);  // acquire: its construction
+  const List* list = lists[list_of(address)].load(std::memory_order_acquire);  // acquire: its construction
   return list != nullptr && find_in(*list, static_cast<const char*>(address), found);
 }
 

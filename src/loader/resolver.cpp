@@ -201,6 +201,8 @@ void Resolver::run(const Program& main, const Surroundings& around, std::shared_
   }
   files_.resize(program_.images_.size());
   program_.shared_ = main.shared_;
+  program_.is_reached_ = main.is_reached_;
+  program_.has_low_memory_ = main.has_low_memory_;
   add(std::move(file), &asked_by);
   find_libraries();
   const auto& group = program_.group_;
@@ -360,6 +362,12 @@ void Resolver::lay_out() {
       continue;
     }
     const std::uint64_t alignment = image.file->alignment();
+    if (alignment > SlotPlan::alignment && program_.is_reached_ && !program_.has_low_memory_) {
+      refuse(i,
+             fmt::format("has variables aligned to {} bytes, and the memory that cells put to and get from lies alike "
+                         "in all of them up to alignments of {}; align them to {} at most",
+                         alignment, SlotPlan::alignment, SlotPlan::alignment));
+    }
     at = (at + alignment - 1) & ~(alignment - 1);
     program_.places_.push_back(at);
     at += image.file->span();

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The address plan: the slot of cell c lies at base + c * slot_bytes, in every process of a machine. It is never
+// The address plan: the slot of cell c lies at base + c * distance, in every process of a machine. It is never
 // committed as a whole. Its first quarter holds instances of programs, the second the heap (slot_heap.hpp), and its
 // second half the stacks of the cell's tasks.
+//
+// The distance is some pages more than a slot has. Were it a power of two, the same object of all cells would compete
+// for one set of the TLB, and the entries of their page tables for one set of the cache: a thread that switches among
+// 32 cells and more would miss both each time. So slots are alike only up to alignments of a page.
 //
 // LowPlan: instances and heaps of programs that keep pointers in ints. They lie below 2 GiB, so these keep all their
 // bits. There is no room for the same addresses in all processes, so other cells cannot name this memory.
@@ -44,19 +48,27 @@ struct SlotPlan {
   static constexpr std::uint32_t host = cell_count_max;  ///< The host program's slot, behind those of all cells.
 #endif
   static constexpr std::size_t count = std::size_t{cell_count_max} + 1;
+  static constexpr std::size_t alignment = 4096;                   ///< What lies aligned so in one slot does in all.
+  static constexpr std::size_t distance = bytes + 37 * alignment;  // odd, so that it meets all sets
   static constexpr std::size_t stacks_offset = bytes / 2;
   static constexpr std::size_t program_stacks_bytes = bytes / 8;
 
+  static constexpr std::uintptr_t at(std::uint32_t cell) noexcept { return base + cell * distance; }
+  /// The cell whose slot `address` lies in, or would; `count` and more: none's.
+  static constexpr std::size_t cell_around(std::uintptr_t address) noexcept {
+    return address < base ? count : (address - base) / distance;
+  }
+
   static void* stacks_of(std::uint32_t cell) noexcept {
-    return holds_stacks ? reinterpret_cast<void*>(base + cell * bytes + stacks_offset) : nullptr;
+    return holds_stacks ? reinterpret_cast<void*>(at(cell) + stacks_offset) : nullptr;
   }
   static constexpr std::size_t stacks_bytes() noexcept { return bytes - stacks_offset - program_stacks_bytes; }
   /// Stacks of tasks that run a loaded program: fewer and larger.
   static void* program_stacks_of(std::uint32_t cell) noexcept {
-    return holds_stacks ? reinterpret_cast<void*>(base + (cell + 1) * bytes - program_stacks_bytes) : nullptr;
+    return holds_stacks ? reinterpret_cast<void*>(at(cell) + bytes - program_stacks_bytes) : nullptr;
   }
 
-  static char* instances_of(std::uint32_t cell) noexcept { return reinterpret_cast<char*>(base + cell * bytes); }
+  static char* instances_of(std::uint32_t cell) noexcept { return reinterpret_cast<char*>(at(cell)); }
   static constexpr std::size_t instances_bytes() noexcept { return stacks_offset / 2; }
 
   static char* heap_of(std::uint32_t cell) noexcept { return instances_of(cell) + instances_bytes(); }
@@ -64,9 +76,11 @@ struct SlotPlan {
   static CellMemory of(std::uint32_t cell) noexcept { return {instances_of(cell), heap_of(cell), heap_bytes()}; }
   /// The beginning of the heap quarter that `address` lies in, or null.
   static char* heap_around(const void* address) noexcept {
-    const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(address) - base;
-    if (offset >= count * bytes || offset % bytes - instances_bytes() >= heap_bytes()) return nullptr;
-    return heap_of(static_cast<std::uint32_t>(offset / bytes));
+    const auto place = reinterpret_cast<std::uintptr_t>(address);
+    const std::size_t cell = cell_around(place);
+    if (cell >= count) return nullptr;
+    char* const heap = heap_of(static_cast<std::uint32_t>(cell));
+    return place - reinterpret_cast<std::uintptr_t>(heap) < heap_bytes() ? heap : nullptr;
   }
 };
 

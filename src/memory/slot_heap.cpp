@@ -52,7 +52,7 @@ constinit std::array<std::atomic<std::uint64_t>, 2 * SlotPlan::count / word_bits
 
 std::size_t number_of(const void* heap) noexcept {
   if (LowPlan::holds(heap)) return SlotPlan::count + LowPlan::heap_number(heap).value_or(0);
-  return (reinterpret_cast<std::uintptr_t>(heap) - SlotPlan::base) / SlotPlan::bytes;
+  return SlotPlan::cell_around(reinterpret_cast<std::uintptr_t>(heap));
 }
 
 void mark(void* heap, bool made) noexcept {

@@ -10,8 +10,9 @@
 // Invariants: (1) Only flows of the cell call allocate(), resize() and release(). They never run in parallel until
 // share() is called, and take a lock from then on. (2) Others give blocks back by release_from_outside(), which pushes
 // them on `outside_`. A flow of the cell takes them all when its lists are empty. (3) Nothing but these calls, in their
-// order, decides where a block lies: no address, no time. Where others free blocks, or threads of the cell allocate at
-// the same time, layouts may differ. (4) What lies above `fresh_` has been zero since the system gave it.
+// order, decides where a block lies: no address, no time. Where others free blocks, threads allocate at the same time,
+// or ask for more than SlotPlan::alignment, layouts may differ. (4) What lies above `fresh_` has been zero since the
+// system gave it.
 #pragma once
 
 #include <array>

@@ -288,7 +288,8 @@ TEST_F(ElfFileTest, TellsHowTheLinkerWasAsked) {
   EXPECT_EQ(protect->relro().address % page_bytes, 0U);
   EXPECT_EQ(protect->relro().bytes % page_bytes, 0U);
   EXPECT_TRUE(build("int x; int* const p = &x;", {"-Wl,-z,norelro"}, "norelro.so")->relro().empty());
-  EXPECT_EQ(build("int a;", {"-Wl,-z,max-page-size=0x200000"}, "large.so")->alignment(), 0x200000U);
+  EXPECT_EQ(build("int a;", {"-Wl,-z,max-page-size=0x200000"}, "large.so")->alignment(), page_bytes);
+  EXPECT_EQ(build("int a __attribute__((aligned(0x10000)));", {}, "aligned.so")->alignment(), 0x10000U);
   EXPECT_LT(build("int a;", {"-Wl,-z,noseparate-code"}, "joined.so")->segments().size(),
             build("int a;", {"-Wl,-z,separate-code"}, "apart.so")->segments().size());
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -25,7 +26,8 @@ constexpr std::uint32_t first_cell = 100;
 /// Uses a heap at random, and checks each result: alignment, no overlap, contents, zeros.
 class History {
  public:
-  History(SlotHeap& heap, std::uint32_t seed) : heap_(heap), random_(seed) {}
+  History(SlotHeap& heap, std::uint32_t seed, std::size_t alignment_max = 8192)
+      : heap_(heap), random_(seed), alignments_(std::bit_width(alignment_max)) {}
 
   void run(int steps) {
     for (int step = 0; step < steps; ++step) one_step();
@@ -62,7 +64,7 @@ class History {
       if (what % 4 == 0) {
         add(heap_.allocate_zeroed(bytes), bytes, true);
       } else if (what % 4 == 1) {
-        const std::size_t alignment = std::size_t{1} << below(14);
+        const std::size_t alignment = std::size_t{1} << below(alignments_);
         void* block = heap_.allocate(bytes, alignment);
         ASSERT_EQ(reinterpret_cast<std::uintptr_t>(block) % alignment, 0U);
         add(block, bytes, false);
@@ -125,6 +127,7 @@ class History {
 
   SlotHeap& heap_;
   std::mt19937 random_;
+  std::size_t alignments_;  // powers of two below that
   Blocks blocks_;
   std::vector<std::ptrdiff_t> offsets_;
 };
@@ -172,8 +175,8 @@ TEST(SlotHeapTest, RandomHistoriesAgreeWithAModel) {
 TEST(SlotHeapTest, TheSameCallsGiveTheSameOffsetsInEveryCell) {
   CellHeap one;
   CellHeap other;
-  History here(*one.get(first_cell), 7);
-  History there(*other.get(first_cell + 5), 7);
+  History here(*one.get(first_cell), 7, SlotPlan::alignment);
+  History there(*other.get(first_cell + 5), 7, SlotPlan::alignment);
   here.run(2000);
   std::thread([&] { there.run(2000); }).join();
   EXPECT_EQ(here.offsets(), there.offsets());
@@ -193,12 +196,12 @@ TEST(SlotHeapTest, TheLayoutIsTheOneThatAllBuildsHave) {
 
 TEST(SlotHeapTest, ThreadsThatTakeTurnsChangeNothing) {
   CellHeap plain;
-  History alone(*plain.get(first_cell), 3);
+  History alone(*plain.get(first_cell), 3, SlotPlan::alignment);
   alone.run(1000);
   CellHeap owner;
   SlotHeap& heap = *owner.get(first_cell + 1);
   heap.share();
-  History by_turns(heap, 3);
+  History by_turns(heap, 3, SlotPlan::alignment);
   for (int turn = 0; turn < 20; ++turn) std::thread([&] { by_turns.run(50); }).join();
   EXPECT_EQ(alone.offsets(), by_turns.offsets());
 }

@@ -116,10 +116,14 @@ class HeapCaller {
     // Threads made behind our back may run beside the cell's flows: for them it is libc.
     if (context == nullptr || !instance->program().has_slot_heap()) return;
     in_slot_ = true;
+    if (instance->program().is_reached() && !instance->program().has_low_memory()) alignment_max_ = SlotPlan::alignment;
     heap_ = instance->slot_heap();
   }
 
   [[nodiscard]] bool in_slot() const noexcept { return in_slot_; }
+  /// The same for a block that is aligned. Where others name what lies in the heap, its layout is the same in all
+  /// slots, which are alike only up to an alignment.
+  [[nodiscard]] bool in_slot(std::size_t alignment) const noexcept { return in_slot_ && alignment <= alignment_max_; }
   /// In the slot. Null, with errno set: no room.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = SlotHeap::alignment_min) const noexcept {
     if (heap_ != nullptr) [[likely]]
@@ -167,6 +171,7 @@ class HeapCaller {
   HeapAccount* account_ = nullptr;
   SlotHeap* heap_ = nullptr;
   bool in_slot_ = false;
+  std::size_t alignment_max_ = SIZE_MAX;
 };
 // Malloc and its relatives, for programs whose heap is in their cell's slot, or is to be counted. Blocks may go from
 // cell to cell, and be freed there.
@@ -233,7 +238,7 @@ void* own_reallocarray(void* block, std::size_t count, std::size_t bytes) {
 
 int own_posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
   const HeapCaller caller(__builtin_return_address(0));
-  if (!caller.in_slot()) {
+  if (!caller.in_slot(alignment)) {
     const int error = ::posix_memalign(block, alignment, bytes);
     if (error == 0) caller.taken(*block);
     return error;
@@ -248,7 +253,7 @@ int own_posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
 }
 /// As libc does, takes the next power of two.
 void* aligned(const HeapCaller& caller, std::size_t alignment, std::size_t bytes) {
-  if (!caller.in_slot()) return caller.taken(::memalign(alignment, bytes));
+  if (!caller.in_slot(alignment)) return caller.taken(::memalign(alignment, bytes));
   if (alignment > SIZE_MAX / 2 + 1) {
     errno = EINVAL;
     return nullptr;

@@ -47,7 +47,7 @@ TEST(OneSidedErrors, BadArguments) {
                    std::string("one_sided_test, whose globals all cells of this process share"));
       EXPECT_PRED2(contains, error_text([&] { put(cell(1), 1, static_cast<int*>(nullptr)); }),
                    std::string("it is NULL"));
-      auto* of_other = reinterpret_cast<std::int64_t*>(reinterpret_cast<char*>(number) + SlotPlan::bytes);
+      auto* of_other = reinterpret_cast<std::int64_t*>(reinterpret_cast<char*>(number) + SlotPlan::distance);
       EXPECT_PRED2(contains, error_text([&] { put(cell(1), 1, of_other); }),
                    std::string("lies in the memory of cell 1; give this cell's own address of the object"));
       EXPECT_PRED2(contains, error_text([&] {

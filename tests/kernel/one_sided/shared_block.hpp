@@ -33,9 +33,7 @@ class SharedBlock {
 
  private:
   static constexpr std::size_t bytes = (sizeof(T) + 4095) & ~std::size_t{4095};
-  static void* place() {
-    return reinterpret_cast<void*>(SlotPlan::base + me() * SlotPlan::bytes + SlotPlan::bytes / 8 * 3);
-  }
+  static void* place() { return reinterpret_cast<void*>(SlotPlan::at(me()) + SlotPlan::bytes / 8 * 3); }
   void* memory_;
 };
 

@@ -136,6 +136,9 @@ TEST(SymmetricMemory, TheCFunctionsAreAsMalloc) {
     void* const aligned = ap_aligned_alloc(4096, 100);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(aligned) % 4096, 0U);
     EXPECT_EQ(ap_realloc(aligned, 0), nullptr);
+    EXPECT_PRED2(
+        contains, error_text([] { static_cast<void>(symmetric_allocate(100, 8192)); }),
+        std::string("symmetric_allocate: memory aligned to 8192 bytes would lie at another place in each cell"));
     ap_free(more);
     ap_free(nullptr);
     errno = 0;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "aplib/error.hpp"
 #include "compile.hpp"
 #include "loader/libc/heap.hpp"
 #include "loader/resolver.hpp"
@@ -62,11 +63,11 @@ class SlotHeapOfPrograms : public testing::Test {
     static char anchor;
     static int in_slot(const void* block) {{
       const uintptr_t slot = ((uintptr_t)&anchor - {0:#x}) / {1:#x}, offset = (uintptr_t)block - {0:#x} - slot * {1:#x};
-      return offset >= {1:#x} / 4 && offset < {1:#x} / 2;
+      return offset >= {2:#x} / 4 && offset < {2:#x} / 2;
     }}
     #define CHECK(what) do {{ if (!(what)) {{ printf("%d: %s\n", __LINE__, #what); exit(1); }} }} while (0)
     )",
-      SlotPlan::base, SlotPlan::bytes);
+      SlotPlan::base, SlotPlan::distance, SlotPlan::bytes);
   static inline const std::string c_prologue =
       "#include <errno.h>\n#include <malloc.h>\n#include <pthread.h>\n#include <stdint.h>\n#include <stdio.h>\n"
       "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n#include <wchar.h>\n" +
@@ -107,6 +108,37 @@ TEST_F(SlotHeapOfPrograms, EveryFunctionOfMallocGivesMemoryOfTheSlot) {
   for (const std::uint32_t cell : {0U, 3U}) EXPECT_EQ(output_of(program, cell), "");
 }
 
+// Slots are alike only up to alignments of a page.
+TEST_F(SlotHeapOfPrograms, WhatIsAlignedBeyondPagesLiesElsewhereAndTheHeapIsAlikeInAllCells) {
+  const auto program = c(R"(
+    int main(void) {
+      void* wide[2] = {NULL, aligned_alloc(1 << 16, 1 << 16)};
+      CHECK(posix_memalign(&wide[0], 1 << 21, 10) == 0);
+      for (int i = 0; i < 2; ++i) { CHECK(wide[i] != NULL); CHECK(!in_slot(wide[i])); memset(wide[i], 'x', 10); }
+      CHECK((uintptr_t)wide[0] % (1 << 21) == 0); CHECK((uintptr_t)wide[1] % (1 << 16) == 0);
+      printf("%td ", (char*)malloc(5000) - &anchor);
+      free(wide[0]); CHECK((wide[1] = realloc(wide[1], 1 << 17)) != NULL); CHECK(*(char*)wide[1] == 'x'); free(wide[1]);
+      printf("%td", (char*)aligned_alloc(4096, 5000) - &anchor);
+      return 0; })");
+  EXPECT_EQ(output_of(program, 0), output_of(program, 3));
+}
+
+TEST_F(SlotHeapOfPrograms, VariablesAlignedBeyondPagesAreRefusedWhereOthersNameThem) {
+  const std::string file = shop_.compile("char wide[8192] __attribute__((aligned(8192))); int main(void) { return 0; }",
+                                         {"-shared"}, "wide.so");
+  EXPECT_EQ(load(file, HeapPlace::libc)->alignment(), 8192U);
+  try {
+    load(file);
+    FAIL() << "loaded";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("wide.so: has variables aligned to 8192 bytes"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_NE(load(shop_.compile("int main(void) { return 0; }", {"-shared", "-Wl,-z,max-page-size=0x200000"}, "old.so")),
+            nullptr)
+      << "the linker's largest page is nothing that variables need";
+}
+
 TEST_F(SlotHeapOfPrograms, WhatDoesNotFitIsRefusedAsMallocDoes) {
   const auto program = c(R"(
     static size_t volatile huge = SIZE_MAX / 2, quarter = )" +
@@ -116,7 +148,7 @@ TEST_F(SlotHeapOfPrograms, WhatDoesNotFitIsRefusedAsMallocDoes) {
       char* kept = malloc(100); kept[99] = 'x';
       REFUSED(malloc(huge)); REFUSED(malloc(SIZE_MAX - quarter + quarter)); REFUSED(malloc(quarter)); REFUSED(calloc(huge, 3)); REFUSED(calloc(quarter, 1));
       REFUSED(realloc(kept, huge)); REFUSED(realloc(kept, quarter)); REFUSED(reallocarray(kept, huge, huge)); CHECK(kept[99] == 'x');
-      REFUSED(aligned_alloc(4096, quarter)); REFUSED(memalign((size_t)1 << 40, 10)); REFUSED(pvalloc(SIZE_MAX - 5 + quarter - quarter));
+      REFUSED(aligned_alloc(4096, quarter)); REFUSED(memalign((size_t)1 << 62, 10)); REFUSED(pvalloc(SIZE_MAX - 5 + quarter - quarter));
       void* made = NULL; errno = 7; CHECK(posix_memalign(&made, 64, quarter) == ENOMEM); CHECK(errno == 7);
       for (int round = 0; round < 2; ++round) {
         void* all[100]; int count = 0;
