@@ -28,6 +28,12 @@ namespace {
                   end.status));
 }
 
+bool all_have_arrived(const Domain& domain, std::uint64_t episode) noexcept {
+  std::uint32_t count = 0;
+  for (std::uint32_t p = 0; p < domain.carriers; ++p) count += domain.arrivals[p].of(episode).arrived_in(episode);
+  return count == domain.local_count();
+}
+
 const char* name_of(NumberType type) noexcept {
   switch (type) {
     case NumberType::int32:
@@ -227,14 +233,16 @@ void Collectives::publish_arrivals() {
   }
   line.publish(episode_, arrived_);
   published_ = arrived_;
-  domain_.wake_carriers();
+  if (domain_.all.exchange != nullptr) return;  // its end wakes them
+  // Others that sleep go on when all have arrived, and would look in vain before. Of several that arrive at the same
+  // time one sees it: own line before the look at the others'.
+  domain_.os.waker_fence();
+  if (all_have_arrived(domain_, episode_)) domain_.wake_carriers();
 }
 
 // If the episode is complete, all our cells that wait in it go on.
 void Collectives::check_all() {
-  std::uint32_t count = 0;
-  for (std::uint32_t p = 0; p < domain_.carriers; ++p) count += domain_.arrivals[p].of(episode_).arrived_in(episode_);
-  if (count != domain_.local_count()) return;
+  if (!all_have_arrived(domain_, episode_)) return;
   bool mismatch = false;
   Operand result{};
   if (domain_.all.exchange == nullptr) {

@@ -183,7 +183,16 @@ void Domain::begun(Cell& cell) noexcept {
 
 void Domain::wake_carriers() noexcept {
   const Clock::time_point began = os.now();
-  for (std::uint32_t p = 0; p < carriers; ++p) processors[p]->parker().wake_if_asleep(began);
+  std::atomic<std::uint32_t>* only = nullptr;
+  std::uint32_t count = 0;
+  const auto gather = [&](std::atomic<std::uint32_t>& state) {
+    if (!os::FutexGroup::can_wake_together()) return os.wake(state);
+    only = &state;
+    ++count;
+  };
+  for (std::uint32_t p = 0; p < carriers; ++p) processors[p]->parker().wake_if_asleep(gather, began);
+  if (count == 1) os.wake(*only);
+  if (count > 1) os.group.wake_all();
 }
 
 void Domain::publish_processors() {

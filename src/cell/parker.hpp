@@ -39,10 +39,12 @@ struct ParkerOs {
   void waker_fence() const noexcept { std::atomic_thread_fence(std::memory_order_seq_cst); }
   void wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
             std::optional<std::chrono::nanoseconds> timeout) const noexcept {
-    os::futex_wait(word, expected, timeout);
+    group.wait(word, expected, timeout);
   }
   void wake(std::atomic<std::uint32_t>& word) const noexcept { os::futex_wake(word); }
   [[nodiscard]] std::chrono::steady_clock::time_point now() const noexcept { return std::chrono::steady_clock::now(); }
+
+  mutable os::FutexGroup group;
 
   /// Wakes a processor that sleeps elsewhere. Set before any processor runs. Async-signal-safe.
   void (*raise_alarm)(void*) = nullptr;
@@ -83,9 +85,14 @@ class Parker {
   }
 
   /// Waker: wakes the owner if it sleeps. True: this call woke it. While the owner is awake the call is one load of a
-  /// line that rarely changes. `began`: when the waker did, if this is not the first one that it wakes. REQUIRES: the
-  /// work is published. Async-signal-safe.
-  bool wake_if_asleep(Time began = {}) noexcept {
+  /// line that rarely changes. REQUIRES: the work is published. Async-signal-safe.
+  bool wake_if_asleep() noexcept {
+    return wake_if_asleep([this](Atom<std::uint32_t>& state) { os_.wake(state); });
+  }
+  /// The same, where `wake` wakes who sleeps on the word: many together, perhaps. `began`: when the waker did, if this is
+  /// not the first one that it wakes.
+  template <class Wake>
+  bool wake_if_asleep(const Wake& wake, Time began = {}) noexcept {
     os_.waker_fence();
     if (state_.load(std::memory_order_relaxed) == awake) [[likely]]
       return false;                           // the exchange below decides
@@ -102,7 +109,7 @@ class Parker {
         return true;
       }
     }
-    os_.wake(state_);
+    wake(state_);
     return true;
   }
 

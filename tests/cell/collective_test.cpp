@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -48,6 +49,9 @@ std::vector<Shape> shapes() {
   }
   return all;
 }
+
+/// Times that processors have gone to sleep.
+std::uint64_t sleeps() { return Processor::current()->domain().sleepers.load() >> 32U; }
 
 class Collectives : public testing::TestWithParam<Shape> {};
 INSTANTIATE_TEST_SUITE_P(, Collectives, testing::ValuesIn(shapes()), shape_name);
@@ -389,6 +393,21 @@ TEST(Collective, NumbersOfEpisodesDoNotWrap) {
       });
     }
   }
+}
+
+// Who arrives before the last one wakes nobody, so each processor sleeps about once.
+TEST(CollectiveWaits, EndOnceForEachSleeper) {
+  constexpr std::uint32_t cells = 16;
+  constexpr std::uint32_t rounds = 200;
+  Options options = options_of({{cells, 1}, Options::threads_per_cell});
+  options.poll_time = std::chrono::nanoseconds(0);
+  const Report report = Machine(options).run([] {
+    barrier();
+    const std::uint64_t before = sleeps();
+    for (std::uint32_t round = 0; round < rounds; ++round) EXPECT_EQ(reduce_sum(1), static_cast<int>(cells));
+    EXPECT_LE(sleeps() - before, 2 * cells * rounds);
+  });
+  EXPECT_EQ(report.exit_status, 0) << report.reason;
 }
 
 }  // namespace

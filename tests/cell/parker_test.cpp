@@ -158,6 +158,32 @@ void ping_pong(const ParkerOs& os, int rounds) {
   EXPECT_GT(slept.load(), 0) << "nobody slept: nothing was tried";
 }
 
+TEST(Parker, ManyAreWokenByOneCall) {
+  if (!os::FutexGroup::can_wake_together()) GTEST_SKIP() << "needs futex_waitv: Linux 5.16";
+  constexpr std::size_t count = 8;
+  const ParkerOs os;
+  std::vector<std::unique_ptr<Parker<>>> parkers;
+  for (std::size_t i = 0; i < count; ++i) parkers.push_back(std::make_unique<Parker<>>(os));
+  for (const bool timed : {false, true}) {
+    std::vector<std::thread> threads;
+    for (const auto& parker : parkers) {
+      threads.emplace_back([&parker, timed] {
+        parker->announce();
+        EXPECT_TRUE(
+            parker->sleep(timed ? std::optional(std::chrono::nanoseconds(std::chrono::hours(1))) : std::nullopt));
+      });
+    }
+    std::size_t met = 0;
+    while (met < count) {
+      for (const auto& parker : parkers) {
+        if (parker->wake_if_asleep([](const std::atomic<std::uint32_t>&) {})) ++met;
+      }
+    }
+    os.group.wake_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
 TEST(Parker, RealThreadsPingPongThroughSleep) { ping_pong(ParkerOs{}, 5000); }
 
 TEST(Parker, SleepEndsAtItsTimeout) {

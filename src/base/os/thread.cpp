@@ -6,11 +6,53 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <climits>
+#include <span>
 
 #include "base/os/time.hpp"
 
 namespace aplib::os {
+
+namespace {
+
+long wait_for_some(std::span<futex_waitv> words, const timespec* deadline) noexcept {
+  return syscall(SYS_futex_waitv, words.data(), words.size(), 0, deadline, CLOCK_MONOTONIC);
+}
+
+futex_waitv waiting_for(std::atomic<std::uint32_t>& word, std::uint32_t expected) noexcept {
+  return {.val = expected,
+          .uaddr = reinterpret_cast<std::uintptr_t>(&word),
+          .flags = FUTEX_32 | FUTEX_PRIVATE_FLAG,
+          .__reserved = 0};
+}
+
+bool can_wait_for_some() noexcept {
+  std::atomic<std::uint32_t> word{0};
+  futex_waitv other[] = {waiting_for(word, 1)};
+  return wait_for_some(other, nullptr) == -1 && errno == EAGAIN;
+}
+
+const bool has_groups = can_wait_for_some();
+
+}  // namespace
+
+bool FutexGroup::can_wake_together() noexcept { return has_groups; }
+
+void FutexGroup::wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                      std::optional<std::chrono::nanoseconds> timeout) noexcept {
+  if (!has_groups) return futex_wait(word, expected, timeout);
+  // acquire: a word that changed before the last wake is seen to have
+  futex_waitv words[] = {waiting_for(word, expected), waiting_for(wakes_, wakes_.load(std::memory_order_acquire))};
+  timespec deadline{};
+  if (timeout) deadline = timespec_of(std::chrono::steady_clock::now().time_since_epoch() + *timeout);
+  wait_for_some(words, timeout ? &deadline : nullptr);
+}
+
+void FutexGroup::wake_all() noexcept {
+  wakes_.fetch_add(1, std::memory_order_release);  // release: the words
+  futex_wake(wakes_);
+}
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
                 std::optional<std::chrono::nanoseconds> timeout) noexcept {

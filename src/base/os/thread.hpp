@@ -28,6 +28,21 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
 /// Wakes all sleepers on `word`. Async-signal-safe.
 void futex_wake(std::atomic<std::uint32_t>& word) noexcept;
 
+/// Sleepers that each wait for a word of their own, and can be woken together by one system call.
+class FutexGroup {
+ public:
+  /// From Linux 5.16 on, where no sandbox refuses it.
+  [[nodiscard]] static bool can_wake_together() noexcept;
+  /// As futex_wait(); wake_all() ends it, too.
+  void wait(std::atomic<std::uint32_t>& word, std::uint32_t expected,
+            std::optional<std::chrono::nanoseconds> timeout) noexcept;
+  /// Wakes all of the group; those whose words have not changed sleep again. REQUIRES: can_wake_together().
+  void wake_all() noexcept;
+
+ private:
+  std::atomic<std::uint32_t> wakes_{0};
+};
+
 /// Lets other threads run that want this thread's core, if there are some.
 void offer_core() noexcept;
 
