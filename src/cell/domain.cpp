@@ -182,6 +182,7 @@ void Domain::begun(Cell& cell) noexcept {
 }
 
 void Domain::wake_carriers() noexcept {
+  if (!some_carrier_sleeps()) return;
   const Clock::time_point began = os.now();
   std::atomic<std::uint32_t>* only = nullptr;
   std::uint32_t count = 0;

@@ -89,8 +89,8 @@ class Parker {
   bool wake_if_asleep() noexcept {
     return wake_if_asleep([this](Atom<std::uint32_t>& state) { os_.wake(state); });
   }
-  /// The same, where `wake` wakes who sleeps on the word: many together, perhaps. `began`: when the waker did, if this is
-  /// not the first one that it wakes.
+  /// The same, where `wake` wakes who sleeps on the word: many together, perhaps. `began`: when the waker did, if this
+  /// is not the first one that it wakes.
   template <class Wake>
   bool wake_if_asleep(const Wake& wake, Time began = {}) noexcept {
     os_.waker_fence();
