@@ -364,6 +364,14 @@ bool is_interruptible(const Instance& instance, const void* interrupted) noexcep
 /// `restarts`: what the thread waits for goes on.
 int stop_signal(bool restarts) noexcept { return SIGRTMAX - (restarts ? 1 : 2); }
 
+sigset_t stop_signals() noexcept {
+  sigset_t both;
+  sigemptyset(&both);
+  sigaddset(&both, stop_signal(true));
+  sigaddset(&both, stop_signal(false));
+  return both;
+}
+
 }  // namespace
 
 void hold_end(bool held) noexcept {
@@ -383,6 +391,8 @@ void stop_this_thread(int, siginfo_t*, void* interrupted) {
   const int saved_errno = errno_now();
   if (context.exit_frame == nullptr || !is_interruptible(*context.instance, interrupted)) return;
   if (thread->over.load(std::memory_order_relaxed)) exit_to_frame(context, 0);
+  const sigset_t both = stop_signals();
+  ::pthread_sigmask(SIG_UNBLOCK, &both, nullptr);  // a handler may leave by longjmp()
   deliver_signals_here(*context.instance, interrupted);
   failed(saved_errno);
 }
@@ -393,7 +403,8 @@ void prepare_stops() {
     own_code = file_of(reinterpret_cast<const void*>(&prepare_stops));
     struct sigaction action {};
     action.sa_sigaction = stop_this_thread;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    action.sa_mask = stop_signals();  // they queue, and would fill the stack
+    action.sa_flags = SA_SIGINFO;
     if (::sigaction(stop_signal(false), &action, nullptr) != 0) return false;
     action.sa_flags |= SA_RESTART;
     return ::sigaction(stop_signal(true), &action, nullptr) == 0;
