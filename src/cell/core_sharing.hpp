@@ -7,6 +7,9 @@
 // longer than it takes when nobody wants the core, another thread has run, and from then on it offers the core after
 // each look.
 //
+// Who computes does not give the core back before the end of its time slice, some milliseconds. A thread that sleeps
+// and is woken gets it at once. So where an offer has cost that much, a thread that waits sleeps instead.
+//
 // Pure logic: no clock and no system call. One thread uses it.
 #pragma once
 
@@ -25,9 +28,20 @@ class CoreSharing {
   static constexpr auto alone_max = std::chrono::microseconds(3);
   /// So long after the last offer that was taken, the core is one's own again.
   static constexpr auto memory = std::chrono::milliseconds(1);
+  /// An offer that takes so long was taken by who computes.
+  static constexpr auto slice_min = std::chrono::milliseconds(1);
+  /// So long after it the next one is tried, and each time after twice as long while they take so long, because it may
+  /// have been a program's start. In the end, a slice of four milliseconds is a sixtieth.
+  static constexpr Clock::duration slice_memory_min = std::chrono::milliseconds(8);
+  static constexpr Clock::duration slice_memory_max = std::chrono::milliseconds(256);
 
   /// Others have run on this core lately: look once, and offer it.
   [[nodiscard]] bool is_shared() const noexcept { return is_shared_; }
+
+  /// Who computes wants the core: sleep rather than offer it.
+  [[nodiscard]] bool is_computed_on(Clock::time_point now) const noexcept { return now < computed_until_; }
+  /// What a wait takes says more about others than about it.
+  [[nodiscard]] bool is_wanted(Clock::time_point now) const noexcept { return is_shared_ || is_computed_on(now); }
 
   /// Whether a thread that has waited since `start` shall offer its core.
   [[nodiscard]] bool is_due(Clock::time_point start, Clock::time_point now) const noexcept {
@@ -38,9 +52,15 @@ class CoreSharing {
   Clock::duration offered(Clock::time_point before, Clock::time_point after) noexcept {
     last_ = after;
     const Clock::duration took = after - before;
+    if (took >= slice_min) {
+      computed_until_ = after + slice_memory_;
+      slice_memory_ = std::min(2 * slice_memory_, slice_memory_max);
+    } else {
+      slice_memory_ = slice_memory_min;
+    }
     if (took > alone_max) {
       taken_ = after;
-      is_shared_ = true;
+      is_shared_ = took < slice_min;
       return took;
     }
     is_shared_ = is_shared_ && after - taken_ < memory;
@@ -51,6 +71,8 @@ class CoreSharing {
   bool is_shared_ = false;
   Clock::time_point last_{};   // offer
   Clock::time_point taken_{};  // the last one that was
+  Clock::time_point computed_until_{};
+  Clock::duration slice_memory_ = slice_memory_min;
 };
 
 }  // namespace aplib

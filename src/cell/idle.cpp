@@ -17,6 +17,7 @@ constexpr std::uint32_t flag_spins_per_look = 32;
 constexpr std::size_t watches_spun_on_max = 4;
 constexpr std::uint32_t ring_spins_per_look = 8;
 constexpr auto idle_before_asking = std::chrono::microseconds(10);
+constexpr std::chrono::nanoseconds poll_of_computed = std::chrono::microseconds(10);
 constexpr auto held_sleep = std::chrono::microseconds(50);
 constexpr int shared_poll_max = 10;  // polling times that others may have the core for before this thread sleeps
 
@@ -125,11 +126,19 @@ void Idle::pause() noexcept {
   }
 }
 
-// The host program has no core of its own, so it does not poll. What wake-ups cost where threads wait for a core is not
-// their own cost.
-std::chrono::nanoseconds Idle::poll_time() const noexcept {
+// The host program has no core of its own, so it does not poll.
+std::chrono::nanoseconds Idle::poll_time(Clock::time_point now) const noexcept {
   if (here_.is_host()) return std::chrono::nanoseconds(0);
-  return domain_.learns_poll_time && !sharing_.is_shared() ? domain_.wake_cost.poll_time() : domain_.poll_time;
+  if (sharing_.is_computed_on(now)) return std::min(domain_.poll_time, poll_of_computed);
+  if (!domain_.learns_poll_time || sharing_.is_shared()) return domain_.poll_time;
+  return std::max(domain_.wake_cost.poll_time(), length_.poll_time());
+}
+
+// Where threads wait for a core, neither is what wake-ups cost their own cost, nor what waits take their own length.
+void Idle::learn(Clock::duration waited, bool has_slept) noexcept {
+  if (!domain_.learns_poll_time || sharing_.is_wanted(coarse_now_)) return;
+  length_.waited(waited);
+  if (!has_slept) domain_.wake_cost.polled_for(waited);
 }
 
 TaskControl* Idle::await_ready(TaskControl* self) noexcept {
@@ -141,6 +150,7 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
   std::uint64_t arrivals_seen = network_ != nullptr ? network_->arrivals() : 0;
   bool asked_network = false;
   bool has_slept = false;
+  bool is_timer = false;  // has ended the wait: to poll for it would be to sleep without sleep
   while (true) {
     const bool offers = sharing_.is_shared() && polls;  // after each look at everything
     here_.poll();
@@ -176,15 +186,18 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     }
     if (self != nullptr && spins <= spins_per_clock_look) self->wait_since = now;
     expire_timers(now);
-    if (!ready_.empty()) break;
+    if (!ready_.empty()) {
+      is_timer = true;
+      break;
+    }
     if (now - start >= idle_before_asking) show_idle(start);
-    const std::chrono::nanoseconds polling = poll_time();
+    const std::chrono::nanoseconds polling = poll_time(now);
     if (now - last_move - others >= polling || others >= shared_poll_max * polling) {
       show_idle(start);
       park();
       has_slept = true;
       if (!ready_.empty()) break;
-    } else if (sharing_.is_due(start, now)) {
+    } else if (!sharing_.is_computed_on(now) && sharing_.is_due(start, now)) {
       others += offer_core(now);
     }
   }
@@ -192,7 +205,7 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     coarse_now_ = Clock::now();
     if (self != nullptr) self->cell->waiting += coarse_now_ - start;
     show_busy(coarse_now_);
-    if (!has_slept && domain_.learns_poll_time) domain_.wake_cost.polled_for(coarse_now_ - last_move - others);
+    if (!is_timer) learn(coarse_now_ - start, has_slept);
   }
   if (network_ != nullptr && !asked_network) here_.look_after_network();
   return ready_.pop();
@@ -249,9 +262,9 @@ void Idle::park() noexcept {
            domain_.over.load(std::memory_order_acquire);  // acquire: what the last cell wrote
   };
   const bool slept = sleep_unless(parker_, in_network, look, [&] { sleep(in_network, held); });
-  if (slept && domain_.learns_poll_time && !sharing_.is_shared()) {
-    if (const Clock::time_point began = parker_.waker_began(); began != Clock::time_point{})
-      domain_.wake_cost.woken_after(Clock::now() - began);
+  if (const Clock::time_point began = parker_.waker_began(); slept && began != Clock::time_point{}) {
+    const Clock::time_point now = Clock::now();
+    if (domain_.learns_poll_time && !sharing_.is_wanted(now)) domain_.wake_cost.woken_after(now - began);
   }
   if (in_network) {
     network_->end_wait();

@@ -17,6 +17,7 @@
 #include "cell/cell.hpp"
 #include "cell/core_sharing.hpp"
 #include "cell/parker.hpp"
+#include "cell/wait_length.hpp"
 #include "task/ready_queue.hpp"
 
 namespace aplib {
@@ -160,7 +161,8 @@ class Idle {
 
   static constexpr std::uint32_t vain_looks_per_clock_look = 16;
 
-  [[nodiscard]] std::chrono::nanoseconds poll_time() const noexcept;
+  [[nodiscard]] std::chrono::nanoseconds poll_time(Clock::time_point now) const noexcept;
+  void learn(Clock::duration waited, bool has_slept) noexcept;
   void offer_core_in_loop() noexcept;
   Clock::duration offer_core(Clock::time_point now) noexcept;
   void park() noexcept;
@@ -183,6 +185,7 @@ class Idle {
   std::vector<Watching> watches_;
   Clock::time_point coarse_now_{};
   CoreSharing sharing_;
+  WaitLength length_;
   std::uint32_t vain_looks_ = 0;
   Parker<> parker_;
   alignas(cache_pair_bytes) LoadMeter load_;

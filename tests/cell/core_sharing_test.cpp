@@ -32,6 +32,30 @@ TEST(CoreSharing, ACoreThatWasTakenIsOfferedAfterEachLook) {
   EXPECT_TRUE(sharing.is_due(begin + 41us, begin + 41us));
 }
 
+TEST(CoreSharing, ACoreOnWhichOthersComputeIsNotOfferedForSomeTime) {
+  CoreSharing sharing;
+  EXPECT_EQ(sharing.offered(begin, begin + 4ms), 4ms);
+  EXPECT_FALSE(sharing.is_shared());
+  EXPECT_TRUE(sharing.is_computed_on(begin + 11ms));
+  EXPECT_TRUE(sharing.is_wanted(begin + 11ms));
+  EXPECT_FALSE(sharing.is_computed_on(begin + 13ms));
+}
+
+TEST(CoreSharing, TheLongerOthersComputeTheRarerIsAnOffer) {
+  CoreSharing sharing;
+  Clock::time_point now = begin;
+  int offers = 0;
+  for (; now < begin + 10s; now += 100us) {
+    if (sharing.is_computed_on(now)) continue;
+    static_cast<void>(sharing.offered(now, now + 4ms));
+    ++offers;
+  }
+  EXPECT_LT(offers, 50);
+  static_cast<void>(sharing.offered(now, now + 10us));
+  static_cast<void>(sharing.offered(now, now + 4ms));
+  EXPECT_FALSE(sharing.is_computed_on(now + 13ms)) << "it was forgotten";
+}
+
 TEST(CoreSharing, ACoreThatNobodyTakesIsOnesOwnAgain) {
   CoreSharing sharing;
   static_cast<void>(sharing.offered(begin, begin + 40us));
