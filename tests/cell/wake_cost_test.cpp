@@ -88,8 +88,8 @@ class Constant {
   static void polled_for(Duration) noexcept {}
 };
 
-struct Shape {
-  explicit Shape(Random& random)
+struct Computer {
+  explicit Computer(Random& random)
       : threads(static_cast<std::size_t>(log_uniform(random, 2, 257))),
         latency(us(log_uniform(random, 2, 1000))),
         call(std::min(us(log_uniform(random, 0.5, 20)), latency)),
@@ -109,13 +109,13 @@ struct Shape {
 template <class Cost>
 class Meetings {
  public:
-  Meetings(const Shape& shape, Random& random) : shape_(shape), random_(random), ready_(shape.threads) {}
+  Meetings(const Computer& computer, Random& random) : computer_(computer), random_(random), ready_(computer.threads) {}
 
   /// One iteration, in which one thread comes late by the delay. Returns how many slept.
   std::size_t meet(Duration delay = {}) {
-    std::vector<Duration> come(shape_.threads);
-    std::uniform_int_distribution<Duration::rep> more(0, shape_.unevenness.count());
-    for (std::size_t i = 0; i < come.size(); ++i) come[i] = ready_[i] + shape_.work + Duration(more(random_));
+    std::vector<Duration> come(computer_.threads);
+    std::uniform_int_distribution<Duration::rep> more(0, computer_.unevenness.count());
+    for (std::size_t i = 0; i < come.size(); ++i) come[i] = ready_[i] + computer_.work + Duration(more(random_));
     if (delay != Duration{}) come[random_() % come.size()] += delay;
     const auto last = std::max_element(come.begin(), come.end());
     const Duration complete = *last;
@@ -130,7 +130,7 @@ class Meetings {
       }
     }
     wake(sleepers, complete);
-    ready_[static_cast<std::size_t>(last - come.begin())] += shape_.call * (shape_.is_tree ? 2 : sleepers.size());
+    ready_[static_cast<std::size_t>(last - come.begin())] += computer_.call * (computer_.is_tree ? 2 : sleepers.size());
     return sleepers.size();
   }
 
@@ -138,20 +138,20 @@ class Meetings {
   void wake(const std::vector<std::size_t>& sleepers, Duration complete) {
     for (std::size_t nth = 0; nth < sleepers.size(); ++nth) {
       Duration woken = complete;
-      if (shape_.is_tree) {
+      if (computer_.is_tree) {
         for (std::size_t above = nth + 1; above != 0; above = (above - 1) / 2) {
-          woken += shape_.latency + shape_.call * ((above - 1) % 2 + 1);
+          woken += computer_.latency + computer_.call * ((above - 1) % 2 + 1);
           if (above == 1) break;
         }
       } else {
-        woken += shape_.call * (nth + 1) + shape_.latency;
+        woken += computer_.call * (nth + 1) + computer_.latency;
       }
       ready_[sleepers[nth]] = woken;
       cost_.woken_after(woken - complete);
     }
   }
 
-  const Shape& shape_;
+  const Computer& computer_;
   Random& random_;
   Cost cost_;
   std::vector<Duration> ready_;
@@ -162,8 +162,8 @@ class Meetings {
 template <class Cost>
 int iterations_to_recover(std::uint64_t seed, int most) {
   Random random(seed);
-  const Shape shape(random);
-  Meetings<Cost> meetings(shape, random);
+  const Computer computer(random);
+  Meetings<Cost> meetings(computer, random);
   for (int i = 0; i < 10; ++i) meetings.meet();
   for (std::uint64_t i = 0; i < 1 + seed % 10; ++i) meetings.meet(10ms);
   for (int i = 0; i < most; ++i) {
