@@ -65,7 +65,10 @@ namespace api {
 Threads admit_threads(const char* call) {
   TaskControl& self = self_or_throw(call);
   Cell& cell = *self.cell;
-  if (!can_admit(self)) return Threads::none;
+  // The launch gives each cell of a program that makes threads a processor of its own, unless the user has said
+  // otherwise (threads_for() in programs.cpp).
+  const bool is_auto = cell.processor->domain().options.threads == Options::threads_auto;
+  if (!can_admit(self)) return is_auto && self.program != nullptr ? Threads::never : Threads::none;
   admit(cell);
   if (is_adopted(self)) cell.has_threads = true;  // nobody tells when it makes some
   return cell.has_threads && begin_threads(self, false) ? Threads::run : Threads::may_come;

@@ -16,6 +16,7 @@ namespace aplib::api {
 
 enum class Threads : std::uint8_t {
   none,      ///< They may not call: the cell shares a processor, or has other tasks.
+  never,     ///< The same, and the program makes none, by all that its files tell.
   may_come,  ///< They may, but the program has made none so far.
   run,       ///< The program has made some. The caller has entered its cell, and leaves it at the end of its call.
 };

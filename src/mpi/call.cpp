@@ -30,7 +30,9 @@ std::string refusal(const Rank* rank) {
            "APLIB_THREADS=per-cell)";
   if (rank->seen_phase() == Rank::Phase::finalized) return "it came after MPI_Finalize; end threads that call before";
   if (rank->thread_level >= MPI_THREAD_SERIALIZED)
-    return "it came from a thread that was made in a function which MPI had called; make threads elsewhere";
+    return "it came from a thread that was made in a function which MPI had called, or by a library that was loaded "
+           "later (dlopen); make threads elsewhere, or give each rank a thread of its own (--threads per-cell or "
+           "APLIB_THREADS=per-cell)";
   return fmt::format(
       "it came from a thread that the program made, and MPI_Init{} has provided {}; ask MPI_Init_thread "
       "for MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE, and give each rank a thread of its own "

@@ -241,7 +241,7 @@ int provide_threads(const Call& call, int required) {
   if (required < MPI_THREAD_SERIALIZED) return required;
   const api::Threads threads = api::admit_threads(call.name());
   if (threads == api::Threads::run) call.visit();
-  if (threads != api::Threads::none) return required;
+  if (threads != api::Threads::none) return required;  // also where none will come: programs insist on the level
   api::debug(call.name(),
              "the rank shares its thread with others, so MPI_THREAD_FUNNELED is provided; for more, give "
              "each rank a thread of its own (--threads per-cell or APLIB_THREADS=per-cell)");
@@ -292,7 +292,7 @@ void Rank::begin(const Call& call, int level) {
       api::is_process(call.name())) {
     const api::Threads threads = api::admit_threads(call.name());
     if (threads == api::Threads::run) call.visit();
-    threads_are_tolerated = threads != api::Threads::none;
+    threads_are_tolerated = threads == api::Threads::run || threads == api::Threads::may_come;
   }
   pending_calls.threads_call = thread_level == MPI_THREAD_MULTIPLE || threads_are_tolerated;
   set_phase(Phase::initialized);

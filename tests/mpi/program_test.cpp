@@ -278,6 +278,24 @@ int main(int argc, char** argv) {
   }
 }
 
+// FreeFEM ends where it does not get the level.
+TEST_F(MpiProgram, WhoMakesNoThreadsGetsTheLevelThatItAsksFor) {
+  write("level.c", R"(
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  int level, rank, sum;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) printf("%d %d\n", level == MPI_THREAD_MULTIPLE, sum);
+  MPI_Finalize();
+})");
+  EXPECT_EQ(output("mpicc -Wall -Werror level.c -o level"), "");
+  EXPECT_EQ(output("mpiexec -n 40 ./level"), "1 780\n");
+  EXPECT_EQ(output("APLIB_THREADS=1 mpiexec -n 4 ./level"), "0 6\n");
+}
+
 // Ranks that share threads cannot wait for threads of their own: the level says so, and a call that comes all the same.
 TEST_F(MpiProgram, ThreadsNeedAThreadForEachRank) {
   EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/threads.c -pthread -o threads"), "");
