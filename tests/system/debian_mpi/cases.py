@@ -109,8 +109,7 @@ CASES = [
     Case("music", "music-bin", f"music m.music", f"""
         printf 'stoptime=0.2\\n[a]\\nbinary={MUSIC}/constsource\\nargs=\\nnp=1\\n[b]\\nbinary={MUSIC}/waveconsumer\\n'"""
          """ >m.music; printf 'args=d\\nnp=1\\na.contdata -> b.wavedata[2]\\n' >>m.music""", ranks=(2,),
-         unordered=True, files=("d*",),
-         note="it looks for its rank in variables of Open MPI before `MPI_Init`"),
+         unordered=True, files=("d*",)),
     # Trees of life
     Case("phyml", "phyml", "phyml-mpi -i a.phy -d nt -m HKY85 -b 8 -o n --r_seed 5 --no_memory_check --quiet",
          ALIGNMENT, output=False, files=("*tree*",), ranks=(2, 4), small=True),
