@@ -122,8 +122,10 @@ class HeapCaller {
 
   [[nodiscard]] bool in_slot() const noexcept { return in_slot_; }
   /// The same for a block that is aligned. Where others name what lies in the heap, its layout is the same in all
-  /// slots, which are alike only up to an alignment.
-  [[nodiscard]] bool in_slot(std::size_t alignment) const noexcept { return in_slot_ && alignment <= alignment_max_; }
+  /// slots, which are alike only up to an alignment. What no slot has room for is refused there.
+  [[nodiscard]] bool in_slot(std::size_t alignment) const noexcept {
+    return in_slot_ && (alignment <= alignment_max_ || alignment > SlotPlan::bytes);
+  }
   /// In the slot. Null, with errno set: no room.
   [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = SlotHeap::alignment_min) const noexcept {
     if (heap_ != nullptr) [[likely]]

@@ -79,6 +79,7 @@ TEST_F(ErrorsTest, FailedAssertionsNameWhatFailed) {
 
 // --help and wrong options end the program, by its handlers, and say what libc says.
 TEST_F(ErrorsTest, ArgpEndsTheProgramAlone) {
+  const MayLeaveMemory parser;  // the program leaves argp_parse() by exit()
   Workshop shop;
   const std::string source = R"(
 #define _GNU_SOURCE
