@@ -97,14 +97,15 @@ class Collective {
   /// Steps in which some ranks wait for others are dear, because each is a turn of all on the host's processors.
   /// REQUIRES: board() is null.
   [[nodiscard]] bool is_crowd() const noexcept { return comm_.is_crowd; }
-  /// By the fewest steps: all send `own` to the first rank, which does work(), and gets `result` of it, as all do.
-  /// The work receives what the others send.
-  template <class Work>
-  void through_first(const Elements& own, const Elements& result, const Work& work) const {
+  /// By the fewest steps: all others send `own` to the first rank, which receives it at place(their rank), does work(),
+  /// and sends all of them `result`.
+  template <class Place, class Work>
+  void through_first(const Elements& own, const Elements& result, const Place& place, const Work& work) const {
     if (rank() != 0) {
       send(0, own);
       return receive(0, result);
     }
+    for (int i = 1; i < size(); ++i) receive(i, place(i));
     work();
     const Packed packed(result);
     for (int i = 1; i < size(); ++i) send(i, packed);

@@ -208,9 +208,9 @@ void gather_small(const Collective& collective, const Elements& own, const Block
   const auto packed_at = [&](int i) { return packed.data() + block * i; };
   pack(packed.data(), own, 0, block);
   if (collective.is_crowd()) {
-    collective.through_first(bytes_at(packed.data(), block), bytes_at(packed.data(), block * size), [&] {
-      for (int i = 1; i < size; ++i) collective.receive(i, bytes_at(packed_at(i), block));
-    });
+    collective.through_first(
+        bytes_at(packed.data(), block), bytes_at(packed.data(), block * size),
+        [&](int i) { return bytes_at(packed_at(i), block); }, [] {});
     for (int i = 0; i < size; ++i) {
       if (i != collective.rank()) unpack(blocks[i], packed_at(i), 0, block);
     }
@@ -235,9 +235,8 @@ void barrier(const Call& call, Comm& comm) {
   }
   const Elements nothing = bytes_at(nullptr, 0);
   if (collective.is_crowd()) {
-    return collective.through_first(nothing, nothing, [&] {
-      for (int i = 1; i < collective.size(); ++i) collective.receive(i, nothing);
-    });
+    return collective.through_first(
+        nothing, nothing, [&](int) { return nothing; }, [] {});
   }
   for (int distance = 1; distance < collective.size(); distance *= 2)
     collective.exchange(collective.before(distance), nothing, collective.behind(distance), nothing);

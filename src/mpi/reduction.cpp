@@ -26,6 +26,24 @@ enum class Order : std::uint8_t {
   doubling,  ///< The same as tree, after the first ranks have become so few that all are a power of two.
 };
 
+/// The ranks that combine in Order::doubling: a power of two. Of ranks beyond, the first ones are helped: a neighbour
+/// works for both.
+struct Workers {
+  explicit Workers(int ranks) noexcept
+      : count(static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)))), helped(ranks - count) {}
+
+  /// The rank is one of two neighbours.
+  [[nodiscard]] bool is_helped(int rank) const noexcept { return rank < 2 * helped; }
+  [[nodiscard]] int of_rank(int rank) const noexcept { return is_helped(rank) ? rank / 2 : rank - helped; }
+  /// Of those that a worker works for.
+  [[nodiscard]] int first_rank(int worker) const noexcept { return worker < helped ? 2 * worker : worker + helped; }
+  /// The worker itself.
+  [[nodiscard]] int last_rank(int worker) const noexcept { return worker < helped ? 2 * worker + 1 : worker + helped; }
+
+  int count;
+  int helped;  ///< So many work for two.
+};
+
 /// Combines what ranks show at their board, as messages between them would.
 class Fold {
  public:
@@ -101,15 +119,11 @@ class Fold {
     const auto half = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks) - 1));
     if (order_ == Order::tree) return half;
     if (order_ == Order::backward) return ranks - half;
-    // As by_doubling(): ranks beyond a power of two have a neighbour that works for them.
-    const auto workers = static_cast<int>(std::bit_floor(static_cast<unsigned>(size_)));
-    const int helped = size_ - workers;
-    const auto worker_of = [&](int i) { return i < 2 * helped ? i / 2 : i - helped; };
-    const int first = worker_of(rank);
-    const int count = worker_of(rank + ranks) - first;
+    const Workers workers(size_);
+    const int first = workers.of_rank(rank);
+    const int count = workers.of_rank(rank + ranks) - first;
     if (count == 1) return 1;
-    const int middle = first + count / 2;
-    return (middle < helped ? 2 * middle : middle + helped) - rank;
+    return workers.first_rank(first + count / 2) - rank;
   }
 
   /// A rank's elements where operations can take them. Null: nowhere.
@@ -288,48 +302,42 @@ class Reduction {
     if (own.address != result.address) copy(result, own, 0, own.bytes());
     if (size == 1) return;
     Elements other = memory.elements();
-    int workers = 1;
-    while (workers * 2 <= size) workers *= 2;
-    const int helped = size - workers;
-    if (rank < 2 * helped && rank % 2 == 0) {
+    const Workers workers(size);
+    if (workers.is_helped(rank) && rank % 2 == 0) {
       collective_.send(rank + 1, partial);
       return collective_.receive(rank + 1, result);
     }
-    if (rank < 2 * helped) {
+    if (workers.is_helped(rank)) {
       collective_.receive(rank - 1, other);
       combine_(other.address, partial.address, own.count);
     }
-    const int worker = rank < 2 * helped ? rank / 2 : rank - helped;
-    for (int step = 1; step < workers; step *= 2) {
+    const int worker = workers.of_rank(rank);
+    for (int step = 1; step < workers.count; step *= 2) {
       const int partner = worker ^ step;
-      const int partner_rank = partner < helped ? 2 * partner + 1 : partner + helped;
+      const int partner_rank = workers.last_rank(partner);
       collective_.exchange(partner_rank, partial, partner_rank, other);
       if (partner > worker) std::swap(partial, other);
       combine_(other.address, partial.address, own.count);
     }
     if (partial.address != result.address) copy(result, partial, 0, own.bytes());
-    if (rank < 2 * helped) collective_.send(rank - 1, result);
+    if (workers.is_helped(rank)) collective_.send(rank - 1, result);
   }
 
   // In a crowd: the first rank combines as by_doubling() does, so the bits are the same.
   void by_first(const Elements& own, const Elements& result) const {
     const int size = collective_.size();
+    const Workers workers(size);
     Operand memory(type_, own.count * size);
-    collective_.through_first(own, result, [&] {
-      const auto operand = [&](int rank) { return part_of(memory.elements(), own.count * rank, own.count); };
-      const auto combine = [&](int left, int right) {
-        combine_(operand(left).address, operand(right).address, own.count);
-      };
+    const auto operand = [&](int rank) { return part_of(memory.elements(), own.count * rank, own.count); };
+    const auto combine = [&](int left, int right) {
+      combine_(operand(left).address, operand(right).address, own.count);
+    };
+    collective_.through_first(own, result, operand, [&] {
       copy(operand(0), own, 0, own.bytes());
-      for (int i = 1; i < size; ++i) collective_.receive(i, operand(i));
-      int workers = 1;
-      while (workers * 2 <= size) workers *= 2;
-      const int helped = size - workers;
-      const auto rank_of = [&](int worker) { return worker < helped ? 2 * worker + 1 : worker + helped; };
-      for (int i = 0; i < helped; ++i) combine(2 * i, 2 * i + 1);
-      for (int step = 1; step < workers; step *= 2) {
-        for (int first = 0; first < workers; first += 2 * step)
-          combine(rank_of(first + step - 1), rank_of(first + 2 * step - 1));
+      for (int rank = 1; workers.is_helped(rank); rank += 2) combine(rank - 1, rank);
+      for (int step = 1; step < workers.count; step *= 2) {
+        for (int first = 0; first < workers.count; first += 2 * step)
+          combine(workers.last_rank(first + step - 1), workers.last_rank(first + 2 * step - 1));
       }
       copy(result, operand(size - 1), 0, own.bytes());
     });
