@@ -14,7 +14,7 @@ import subprocess
 import sys
 import typing
 
-from . import figures, machine, markdown, noise, peers, sources
+from . import machine, markdown, noise, peers, sources
 
 RANKS = [2, 4, 16, 64]
 SAMPLES, SAMPLE_MS = 3, 25  # a sample is one operation, if that takes longer
@@ -167,10 +167,10 @@ class Processes(Cells):
 
 class OpenMpi(Crowded, peers.OpenMpi):
     runs_python = True
+    oversubscribed = [*peers.OpenMpi.oversubscribed, "--bind-to", "none"]
 
     def crowd(self, ranks):
-        options = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-        return self.start(ranks, *options), self.environment
+        return self.start(ranks, *self.oversubscribed), self.environment
 
 
 class Mpich(Crowded, peers.Mpich):
@@ -190,6 +190,11 @@ class Row:
     def __init__(self, pattern, ranks, cores, rounds=(), cuts=(), busy=()):
         self.pattern, self.ranks, self.cores = pattern, ranks, cores
         self.rounds, self.cuts, self.busy = list(rounds), dict(cuts), list(busy)
+
+    @classmethod
+    def of_record(cls, record):
+        pattern = next(each for each in PATTERNS + CALLS if each.name == record["pattern"])
+        return cls(pattern, record["ranks"], record["cores"], record["rounds"], record["cuts"], record["busy"])
 
     def record(self):
         return {"pattern": self.pattern.name, "ranks": self.ranks, "cores": self.cores, "busy": self.busy,
@@ -303,14 +308,11 @@ class Results:
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
-        known = {pattern.name: pattern for pattern in PATTERNS + CALLS}
         self.rows, self.repeats = {}, {}
         if self.path.exists():
             read = json.loads(self.path.read_text(encoding="utf-8"))
             self.repeats = read["repeats"]
-            for each in read["rows"]:
-                row = Row(known[each["pattern"]], each["ranks"], each["cores"], each["rounds"], each["cuts"],
-                          each["busy"])
+            for row in map(Row.of_record, read["rows"]):
                 self.rows[row.pattern.name, row.ranks] = row
 
     def cut_before(self, pattern, ranks):

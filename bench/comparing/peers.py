@@ -162,6 +162,7 @@ class OpenMpi(Peer):
     compiler = "mpicc.openmpi"
     launcher = "mpirun.openmpi"
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    oversubscribed = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
     tcp = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
 
     def start(self, ranks, *options):
@@ -171,7 +172,7 @@ class OpenMpi(Peer):
         return self.start(2, "--bind-to", "core", *options), self.environment
 
     def crowd(self, ranks):
-        return self.start(ranks, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"), self.environment
+        return self.start(ranks, *self.oversubscribed), self.environment
 
     def turns(self, round_number):
         yield from super().turns(round_number)

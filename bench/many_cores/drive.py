@@ -98,8 +98,7 @@ class Drive:
             "aplib": [own],
             "processes": [own, "--processes"],
             "openmpi": ["mpirun.openmpi", *(["--use-hwthread-cpus", "--bind-to", "hwthread"] if few else
-                                            ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle",
-                                             "1"])],
+                                            crowd.OpenMpi.oversubscribed)],
             "mpich": ["mpirun.mpich", *(["-bind-to", "hwthread"] if few else [])],
         }
         return [*launchers[library], "-n", str(ranks), *words]

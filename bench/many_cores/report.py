@@ -117,9 +117,7 @@ def behind(values):
 def waits(results):
     if not results["crowd"]:
         return []
-    known = {pattern.name: pattern for pattern in crowd.PATTERNS + crowd.CALLS}
-    rows = [crowd.Row(known[each["pattern"]], each["ranks"], each["cores"], each["rounds"], each["cuts"])
-            for each in results["crowd"]["rows"]]
+    rows = [crowd.Row.of_record(each) for each in results["crowd"]["rows"]]
     words = "Microseconds, by `bench/crowd`: medians, and the longest in brackets."
     return [f"## Waits\n\n{words}\n\n{crowd.table(rows)}\n"]
 

@@ -114,3 +114,20 @@ void measure(struct plan* plan, const char* peer, int samples, double sample_sec
   for (int i = 0; rank == 0 && i < plan->size; ++i) print_line(peer, &plan->figures[i], values + i * samples, samples);
   free(values);
 }
+
+int run_peer(int argc, char** argv, const char* name,
+             const char* (*make_plan)(struct plan* plan, const struct command* c)) {
+  MPI_Init(&argc, &argv);
+  struct command command;
+  struct plan* plan = calloc(1, sizeof *plan);
+  const char* fault = plan == NULL ? "memory" : parse(&command, argc, argv);
+  if (fault == NULL) fault = make_plan(plan, &command);
+  if (fault != NULL) {
+    fprintf(stderr, "%s: cannot use '%s'; see the head of main.c for the command line\n", name, fault);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  measure(plan, command.peer, command.samples, command.sample_ms / 1e3);
+  free(plan);
+  MPI_Finalize();
+  return 0;
+}

@@ -33,6 +33,11 @@ struct plan {
 /* Samples all figures in turn and prints a JSON line for each on rank 0. */
 void measure(struct plan* plan, const char* peer, int samples, double sample_seconds);
 
+/* The main function of the program `name`: plans what its command line names, and measures it. make_plan() returns the
+ * fault, or NULL. */
+int run_peer(int argc, char** argv, const char* name,
+             const char* (*make_plan)(struct plan* plan, const struct command* c));
+
 double now_seconds(void);
 
 /* Page-aligned memory filled with `fill`. Ends the program when there is none. */

@@ -8,7 +8,6 @@
 #define _DEFAULT_SOURCE
 #include <mpi.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,22 +58,7 @@ static const char* make_plan(struct plan* plan, const struct command* c) {
     if (found == known) return c->benches[i];
     benches[found].plan(plan, c);
   }
-  return NULL;
+  return c->folder != NULL && chdir(c->folder) != 0 ? c->folder : NULL;
 }
 
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  struct command command;
-  struct plan* plan = calloc(1, sizeof *plan);
-  const char* fault = plan == NULL ? "memory" : parse(&command, argc, argv);
-  if (fault == NULL) fault = make_plan(plan, &command);
-  if (fault == NULL && command.folder != NULL && chdir(command.folder) != 0) fault = command.folder;
-  if (fault != NULL) {
-    fprintf(stderr, "mpi_peer: cannot use '%s'; see the head of main.c for the command line\n", fault);
-    MPI_Abort(MPI_COMM_WORLD, 2);
-  }
-  measure(plan, command.peer, command.samples, command.sample_ms / 1e3);
-  free(plan);
-  MPI_Finalize();
-  return 0;
-}
+int main(int argc, char** argv) { return run_peer(argc, argv, "mpi_peer", make_plan); }

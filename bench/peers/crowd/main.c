@@ -5,7 +5,6 @@
  */
 #include <mpi.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "patterns.h"
@@ -64,23 +63,9 @@ static const char* make_plan(struct plan* plan, const struct command* c) {
     figure.case_name = c->case_name;
     add_figure(plan, figure);
   }
+  if (world().ranks < 2) return "fewer than two ranks";
+  calibrate_work();
   return NULL;
 }
 
-int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  struct command command;
-  struct plan* plan = calloc(1, sizeof *plan);
-  const char* fault = plan == NULL ? "memory" : parse(&command, argc, argv);
-  if (fault == NULL) fault = make_plan(plan, &command);
-  if (fault == NULL && world().ranks < 2) fault = "fewer than two ranks";
-  if (fault != NULL) {
-    fprintf(stderr, "crowd_peer: cannot use '%s'; see the head of main.c for the command line\n", fault);
-    MPI_Abort(MPI_COMM_WORLD, 2);
-  }
-  calibrate_work();
-  measure(plan, command.peer, command.samples, command.sample_ms / 1e3);
-  free(plan);
-  MPI_Finalize();
-  return 0;
-}
+int main(int argc, char** argv) { return run_peer(argc, argv, "crowd_peer", make_plan); }
