@@ -37,7 +37,7 @@ struct APLIB_API Options {
   std::size_t stack_bytes = 256 * 1024;  ///< "stack-size": reserved per task, committed as touched; "64k", "1m".
   std::optional<std::chrono::nanoseconds>
       poll_time{};                 ///< "poll-time": how long an idle processor polls before it sleeps;
-                                   ///< "auto" (nullopt): 50us and a wake-up's cost, 20us under a quota.
+                                   ///< "auto" (nullopt): 50us to 4ms, as it learns; 20us under a CPU quota.
   bool bind = true;                ///< "bind": bind processors to cores when there are enough and no CPU quota.
   bool balance = true;             ///< "balance": idle processors take runnable cells from busy ones.
   bool deadlock_report = true;     ///< "deadlock-report": end with a report when every task waits.

@@ -325,7 +325,7 @@ constexpr std::array rows{
               apply_stack_size<&Options::stack_bytes>,
               print_stack_size<&Options::stack_bytes>},
     OptionRow{{"poll-time", "APLIB_POLL_TIME", "TIME|auto", "auto", "time", "0 .. 10s",
-               "How long an idle thread polls before it sleeps; auto: 50us and the cost of a wake-up, 20us under a CPU "
+               "How long an idle thread polls before it sleeps; auto: 50us to 4ms, as it learns; 20us under a CPU "
                "quota."},
               apply_poll_time,
               print_poll_time},
