@@ -178,7 +178,7 @@ void Domain::begun(Cell& cell) noexcept {
   if (cell.has_begun) return;
   cell.has_begun = true;
   const std::uint32_t all = begun_cells.fetch_add(1, std::memory_order_acq_rel) + 1;  // acq_rel: as AllBegun::holds()
-  if (all == local_count() && some_carrier_sleeps()) wake_carriers();
+  if (all == local_count()) wake_carriers();
 }
 
 void Domain::wake_carriers() noexcept {

@@ -263,7 +263,6 @@ std::vector<CpuShare> share_cpus(const std::vector<CpuUser>& users) {
     for (std::size_t place = 0; place < count; ++place) {
       CpuShare& share = shares[group[place]];
       share.alone = fits;
-      share.crowded = count > cpus.size();
       share.threads = static_cast<std::uint32_t>(std::max<std::size_t>(1, cpus.size() / count));
       if (!fits) continue;
       const auto begin = cpus.begin() + static_cast<std::ptrdiff_t>(place * cpus.size() / count);

@@ -49,7 +49,6 @@ struct CpuUser {
 struct CpuShare {
   std::vector<std::uint32_t> cpus{};  ///< CPUs to use; empty: all that it may use.
   bool alone = true;                  ///< No other process has the same CPUs.
-  bool crowded = false;               ///< More processes than CPUs.
   std::uint32_t threads = 0;          ///< For threads = auto: at most this many; 0: no change.
 };
 
