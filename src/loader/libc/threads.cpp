@@ -75,8 +75,10 @@ struct ProgramThread {
   ThreadStack stack;
   pthread_t id{};
   std::atomic<pid_t> number{0};
-  std::atomic<bool> over{false};  ///< Its instance has ended.
-  bool makes = false;             ///< It makes a thread, and holds OwnThreads::mutex.
+  std::atomic<bool> over{false};   ///< Its instance has ended.
+  std::atomic<bool> asked{false};  ///< To end. It has not answered yet.
+  int times_asked = 0;
+  bool makes = false;  ///< It makes a thread, and holds OwnThreads::mutex.
 };
 
 }  // namespace
@@ -166,6 +168,7 @@ void* run_thread(void* state) {
   } at_end{*thread};
   void* result = nullptr;
   this_thread = thread.get();
+  thread->asked.store(false, std::memory_order_relaxed);  // what came before has not been seen
   const Outcome outcome = until_exit(context, [&thread, &result] { return run_routine(*thread, result); });
   if (thread->over.load(std::memory_order_relaxed)) {  // relaxed: what it says does not matter any more
     context.thread_exits.clear();
@@ -386,11 +389,14 @@ namespace {
 /// The thread takes its signals, or leaves its routine where it stands, if it may. Else it goes on, and is asked again.
 void stop_this_thread(int, siginfo_t*, void* interrupted) {
   ProgramThread* const thread = this_thread;
-  if (thread == nullptr || thread->makes) return;
+  if (thread == nullptr) return;
   TaskContext& context = *thread->context;
   const int saved_errno = errno_now();
-  if (context.exit_frame == nullptr || !is_interruptible(*context.instance, interrupted)) return;
-  if (thread->over.load(std::memory_order_relaxed)) exit_to_frame(context, 0);
+  const bool stops =
+      !thread->makes && context.exit_frame != nullptr && is_interruptible(*context.instance, interrupted);
+  if (stops && thread->over.load(std::memory_order_relaxed)) exit_to_frame(context, 0);
+  thread->asked.store(false, std::memory_order_relaxed);
+  if (!stops) return;
   const sigset_t both = stop_signals();
   ::pthread_sigmask(SIG_UNBLOCK, &both, nullptr);  // a handler may leave by longjmp()
   deliver_signals_here(*context.instance, interrupted);
@@ -412,12 +418,27 @@ void prepare_stops() {
   static_cast<void>(prepared);
 }
 
-/// ThreadSanitizer keeps signals from threads that wait in code that it does not know.
-#if defined(__SANITIZE_THREAD__)
-constexpr int asked_max = 1;
-#else
 constexpr int asked_max = 10'000;
+
+/// For threads that do not answer: they may not get a core for long. ThreadSanitizer keeps signals from threads that
+/// wait in code that it does not know.
+#if defined(__SANITIZE_THREAD__)
+constexpr auto patience = std::chrono::seconds(0);
+#else
+constexpr auto patience = std::chrono::seconds(5);
 #endif
+
+/// False: it has been asked so often that it is not worth while. A thread that has not answered is not asked again:
+/// signals queue, and all are taken at the same place.
+bool ask_to_end(ProgramThread& thread) noexcept {
+  thread.over.store(true, std::memory_order_relaxed);
+  if (thread.asked.load(std::memory_order_relaxed)) return true;
+  if (thread.times_asked == asked_max) return false;
+  ++thread.times_asked;
+  thread.asked.store(true, std::memory_order_relaxed);
+  ::pthread_kill(thread.id, stop_signal(true));
+  return true;
+}
 
 }  // namespace
 
@@ -426,17 +447,17 @@ bool end_threads(Instance& instance) {
   if (threads == nullptr) return true;
   stop_timers(instance);  // their calls have threads
   prepare_stops();
-  for (int asked = 0; asked < asked_max; ++asked) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  bool is_hopeful = true;
+  do {
     {
       const std::lock_guard lock(threads->mutex);
       if (threads->all.empty()) return true;
-      for (ProgramThread* thread : threads->all) {
-        thread->over.store(true, std::memory_order_relaxed);
-        ::pthread_kill(thread->id, stop_signal(true));
-      }
+      is_hopeful = false;
+      for (ProgramThread* thread : threads->all) is_hopeful = ask_to_end(*thread) || is_hopeful;
     }
     instance.services().sleep(std::chrono::microseconds(100));
-  }
+  } while (is_hopeful && std::chrono::steady_clock::now() < end);
   return false;
 }
 
