@@ -24,6 +24,10 @@ namespace {
 
 constexpr const char* own_name = "aprun";
 constexpr std::chrono::milliseconds pause_before_start{500};
+/// A call between gateways, one of which has reached the other, that fails so soon was cut. It is made again, but not
+/// for ever.
+constexpr std::chrono::seconds cut_max{1};
+constexpr unsigned calls_max = 10;
 
 std::string beside(const std::string& aprun, const char* program) {
   return (std::filesystem::path(aprun).parent_path() / program).string();
@@ -187,17 +191,19 @@ void Relays::take_failure(std::size_t relay, std::istringstream& words) {
   std::string why;
   words >> self >> peer;
   std::getline(words >> std::ws, why);
-  const auto chain = std::ranges::find_if(direct_, [&](const Chain& each) {
-    return relay != 0 && std::minmax(each.first, each.second) == std::minmax(self, peer);
+  const auto direct = std::ranges::find_if(direct_, [&](const Direct& each) {
+    return relay != 0 && std::minmax(each.chain.first, each.chain.second) == std::minmax(self, peer);
   });
-  if (chain == direct_.end()) {
+  if (direct == direct_.end()) {
     // One that was joined again may have been called twice. Whether a pair is lost, its processes say.
     if (joins_again_) return;
     return events_.lost(fmt::format("relay {} does not join processes {} and {}: {}", names_[relay], self, peer, why));
   }
-  const Chain again = *chain;
-  direct_.erase(chain);
-  connect_here(again);
+  // Nothing else would have it made again: an end that has not been joined waits where it is.
+  if (Clock::now() - direct->begun < cut_max && direct->calls < calls_max && call_directly(*direct)) return;
+  const Chain chain = direct->chain;
+  direct_.erase(direct);
+  connect_here(chain);
 }
 
 /// The end of a process waits at its relay, for a chain that was joined before.
@@ -219,7 +225,9 @@ void Relays::join_again(const Chain& chain) {
   joins_again_ = true;
   again_.erase({chain.first, chain.second});
   again_.erase({chain.second, chain.first});
-  std::erase_if(direct_, [&](const Chain& each) { return each.first == chain.first && each.second == chain.second; });
+  std::erase_if(direct_, [&](const Direct& each) {
+    return each.chain.first == chain.first && each.chain.second == chain.second;
+  });
   connect_or_wait(chain);
 }
 
@@ -253,9 +261,8 @@ bool Relays::connect(const Chain& chain) {
   const auto [one, other] = std::pair(chain.first_relay, chain.second_relay);
   if (one != 0 && other != 0) {
     if (!relays_[one].looks[other].over || !relays_[other].looks[one].over) return false;
-    if (connect_directly(one, other, chain.first, chain.second) ||
-        connect_directly(other, one, chain.second, chain.first)) {
-      direct_.push_back(chain);
+    if (Direct direct{chain}; call_directly(direct)) {
+      direct_.push_back(direct);
       return true;
     }
   }
@@ -263,12 +270,17 @@ bool Relays::connect(const Chain& chain) {
   return true;
 }
 
-/// A gateway's relay calls the other one as the end of the process that it serves itself.
-bool Relays::connect_directly(std::size_t from, std::size_t to, std::uint32_t self, std::uint32_t peer) {
-  const std::string& place = relays_[from].looks[to].place;
-  if (place.empty()) return false;
-  relays_[from].process->tell(fmt::format("dial {} {} {} {}", place, machine_, self, peer));
-  return true;
+/// A gateway's relay calls the other one as the end of the process that it serves itself. False: none reaches another.
+bool Relays::call_directly(Direct& direct) {
+  const auto [one, other, first, second] = direct.chain;
+  const auto call = [this](std::size_t from, std::size_t to, std::uint32_t self, std::uint32_t peer) {
+    const std::string& place = relays_[from].looks[to].place;
+    if (!place.empty()) relays_[from].process->tell(fmt::format("dial {} {} {} {}", place, machine_, self, peer));
+    return !place.empty();
+  };
+  direct.begun = Clock::now();
+  ++direct.calls;
+  return call(one, other, first, second) || call(other, one, second, first);
 }
 
 /// The launcher's relay calls each of the two as the end of the other process.

@@ -74,6 +74,12 @@ class Relays {
     std::optional<Clock::time_point> ended{};  ///< And it does not stand again yet.
     std::unique_ptr<wire::Timer> pause{};
   };
+  /// A chain by a call from gateway to gateway.
+  struct Direct {
+    Chain chain;
+    Clock::time_point begun{};  ///< The last call.
+    unsigned calls = 0;
+  };
 
   void start(std::size_t relay, const std::string& ports);
   void ended(std::size_t relay, const std::string& why);
@@ -91,7 +97,7 @@ class Relays {
   /// False: it is not known yet whether the gateways reach each other.
   bool connect(const Chain& chain);
   void connect_or_wait(const Chain& chain);
-  bool connect_directly(std::size_t from, std::size_t to, std::uint32_t self, std::uint32_t peer);
+  bool call_directly(Direct& direct);
   void connect_here(const Chain& chain);
 
   wire::EventLoop& loop_;
@@ -102,8 +108,8 @@ class Relays {
   std::vector<std::string> names_;
   std::vector<One> relays_;
   std::vector<Chain> waiting_;  // For a look.
-  std::vector<Chain> direct_;   // From gateway to gateway.
-  std::vector<Chain> chains_;   // All.
+  std::vector<Direct> direct_;
+  std::vector<Chain> chains_;  // All.
   std::optional<std::chrono::nanoseconds> resume_time_;
   /// Ends that have come again, of chains whose other end has not: the process, and whom it wants.
   std::set<std::pair<std::uint32_t, std::uint32_t>> again_;

@@ -4,7 +4,6 @@
 where aprun runs is behind a NAT of its own. Both sites have the same private addresses, as many have.
 
     reach_test.py BIN [NAME]         BIN has aprun, apctl, apcc and wan"""
-import contextlib
 import json
 import os
 import random
@@ -13,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
@@ -193,12 +191,28 @@ class Reach(unittest.TestCase):
             status, output, errors = self.finish(self.launch(["--in", "far"], 300))
             self.assertEqual((status, output, errors), (0, ["all run", "all done"], []))
 
+    def start_until_told(self, hosts, more=""):
+        file = self.write_file(hosts, more)
+        self.told = self.folder / "told"
+        return self.launch(["-f", file], 0, 16, self.told)
+
+    def read_to_round(self, process, number):
+        """Messages go to and fro after what has been done before."""
+        while (line := process.stdout.readline()) != f"round {number}\n":
+            self.assertRegex(line, r"^round \d+\n$", process.stderr.read() if not line else "")
+
+    def tell(self, process):
+        """What is left in the end: (status, the last line, errors)."""
+        self.told.touch()
+        status, output, errors = self.finish(process)
+        return status, output[-1:], errors
+
     def test_gateways_that_reach_each_other(self):
         s = Sites(open_ports=(SSH, RELAY), is_closed=True)
         self.addCleanup(s.close)
         self.sites = s
         hosts = [*(s.by_ssh(host) for host in (s.n1, s.n2, s.m1)), s.behind(s.login1), s.behind(s.login2)]
-        process = self.start(hosts, 1500, more=f'[comm]\nports = "{RELAY}-{RELAY}"')
+        process = self.start_until_told(hosts, more=f'[comm]\nports = "{RELAY}-{RELAY}"')
         line = process.stdout.readline()
         self.assertEqual(line, "all run\n", process.stderr.read() if not line else "")
         own, = (pid for pid, line in namespaces.processes().items() if line.endswith("--session --loopback"))
@@ -211,13 +225,11 @@ class Reach(unittest.TestCase):
             return gateway.run(["ss", "-HKt", "state", "established", "dst", other.address], stdout=subprocess.PIPE,
                                check=True).stdout  # fmt: skip
 
-        for _ in range(5):
-            time.sleep(chance.uniform(0.05, 0.4))
+        for power in range(10):
             self.assertTrue(namespaces.wait_until(cut, PATIENCE / 4))
-        self.assertEqual(process.stdout.readline(), "all done\n")
-        with contextlib.suppress(ProcessLookupError):  # the machine may have ended it
-            os.kill(own, signal.SIGCONT)
-        self.assertEqual(self.finish(process)[0], 0)
+            self.read_to_round(process, 2**power)
+        os.kill(own, signal.SIGCONT)
+        self.assertEqual(self.tell(process), (0, ["all done"], []))
 
     def test_reverse(self):
         s = self.sites
@@ -238,7 +250,7 @@ class Reach(unittest.TestCase):
         self.assertEqual(self.finish(process)[0], 130)
 
     def test_ways_are_shown_and_killed_relays_are_started_anew(self):
-        process = self.start(self.all_hosts(), 600)
+        process = self.start_until_told(self.all_hosts())
         self.assertEqual(process.stdout.readline(), "all run\n")
         ways = self.ways()
         one, two = self.sites.login1.address, self.sites.login2.address
@@ -251,7 +263,7 @@ class Reach(unittest.TestCase):
         self.assertRegex(process.stderr.readline(), rf"^aprun: the relay on gateway '{two}' is lost: .*started anew\n$")
         os.kill(own, signal.SIGKILL)
         self.assertRegex(process.stderr.readline(), r"^aprun: the launcher's own relay .*started anew\n$")
-        self.assertEqual(self.finish(process), (0, ["all done"], []))
+        self.assertEqual(self.tell(process), (0, ["all done"], []))
 
     def test_a_relay_that_cannot_be_started_anew_is_named(self):
         process = self.start(self.all_hosts(), more='[comm]\nresume-time = "2s"')
