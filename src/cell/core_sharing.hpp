@@ -8,7 +8,8 @@
 // each look.
 //
 // Who computes does not give the core back before the end of its time slice, some milliseconds. A thread that sleeps
-// and is woken gets it at once. So where an offer has cost that much, a thread that waits sleeps instead.
+// and is woken gets it at once. So where an offer has cost that much, a thread that waits sleeps instead. That is for
+// cores that the machine has for itself: where its own threads are more than cores, it is they that compute.
 //
 // Pure logic: no clock and no system call. One thread uses it.
 #pragma once
@@ -22,6 +23,9 @@ namespace aplib {
 
 class CoreSharing {
  public:
+  /// `is_own`: by all that is known, no other thread of the machine runs on the core.
+  explicit CoreSharing(bool is_own = true) noexcept : is_own_(is_own) {}
+
   /// An offer costs some 0.4 us: while nobody takes it, a wait of less than this makes none.
   static constexpr auto offer_interval = std::chrono::microseconds(10);
   /// An offer that takes longer has been taken.
@@ -52,7 +56,8 @@ class CoreSharing {
   Clock::duration offered(Clock::time_point before, Clock::time_point after) noexcept {
     last_ = after;
     const Clock::duration took = after - before;
-    if (took >= slice_min) {
+    const bool is_slice = is_own_ && took >= slice_min;
+    if (is_slice) {
       computed_until_ = after + slice_memory_;
       slice_memory_ = std::min(2 * slice_memory_, slice_memory_max);
     } else {
@@ -60,7 +65,7 @@ class CoreSharing {
     }
     if (took > alone_max) {
       taken_ = after;
-      is_shared_ = took < slice_min;
+      is_shared_ = !is_slice;
       return took;
     }
     is_shared_ = is_shared_ && after - taken_ < memory;
@@ -68,6 +73,7 @@ class CoreSharing {
   }
 
  private:
+  bool is_own_;
   bool is_shared_ = false;
   Clock::time_point last_{};   // offer
   Clock::time_point taken_{};  // the last one that was

@@ -25,7 +25,10 @@ constexpr int shared_poll_max = 10;  // polling times that others may have the c
 
 Idle::Idle(Processor& here, Domain& domain) : here_(here), domain_(domain), parker_(domain.os) {}
 
-void Idle::prepare() { network_ = domain_.network; }
+void Idle::prepare() {
+  network_ = domain_.network;
+  sharing_ = CoreSharing(domain_.learns_poll_time);
+}
 
 void Idle::begin() {
   coarse_now_ = Clock::now();

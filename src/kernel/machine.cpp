@@ -91,7 +91,7 @@ void Machine::Impl::make_carriers() {
   placement = plan_placement(ours, program_threads);
   domain->options = options;
   domain->poll_time = poll_time(options, placement);
-  domain->learns_poll_time = !options.poll_time && !placement.limited;
+  domain->learns_poll_time = !options.poll_time && !placement.limited && !placement.oversubscribed;
   domain->carriers = cells == 0 ? 0 : placement.processors;
   domain->arrivals = std::make_unique<ArrivalLines[]>(domain->carriers);
   std::vector<std::unique_ptr<Processor>> carriers;

@@ -41,6 +41,13 @@ TEST(CoreSharing, ACoreOnWhichOthersComputeIsNotOfferedForSomeTime) {
   EXPECT_FALSE(sharing.is_computed_on(begin + 13ms));
 }
 
+TEST(CoreSharing, ACoreOfSeveralThreadsOfTheMachineIsOfferedAllTheSame) {
+  CoreSharing sharing(false);
+  EXPECT_EQ(sharing.offered(begin, begin + 4ms), 4ms);
+  EXPECT_TRUE(sharing.is_shared());
+  EXPECT_FALSE(sharing.is_computed_on(begin + 4ms));
+}
+
 TEST(CoreSharing, TheLongerOthersComputeTheRarerIsAnOffer) {
   CoreSharing sharing;
   Clock::time_point now = begin;

@@ -277,6 +277,8 @@ std::vector<CpuShare> share_cpus(const std::vector<CpuUser>& users) {
 void apply_share(Options& options, const CpuShare& share) {
   if (share.threads != 0 && options.threads == Options::threads_auto && !share.alone) options.threads = share.threads;
   if (!share.alone) options.bind = false;
+  // They offer their core meanwhile, but all that wait look first.
+  if (!share.alone && !options.poll_time) options.poll_time = std::chrono::microseconds(20);
 }
 
 }  // namespace aplib::launch::cluster

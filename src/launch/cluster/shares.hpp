@@ -56,7 +56,8 @@ struct CpuShare {
 /// enough. Otherwise they share them, with a thread each. Different sets of CPUs are somebody's choice and stay.
 [[nodiscard]] std::vector<CpuShare> share_cpus(const std::vector<CpuUser>& users);
 
-/// Applies a share to a process: no binding to cores that others also use.
+/// Applies a share to a process: no binding to cores that others also use, and polls that are brief there unless the
+/// user has set their time.
 void apply_share(Options& options, const CpuShare& share);
 
 }  // namespace aplib::launch::cluster

@@ -214,7 +214,7 @@ TEST(CpuShares, MoreProcessesThanCoresShare) {
     cluster::apply_share(options, share);
     EXPECT_EQ(options.threads, 1U);
     EXPECT_FALSE(options.bind);
-    EXPECT_FALSE(options.poll_time) << "who polls offers the core";
+    EXPECT_EQ(options.poll_time, std::chrono::microseconds(20));
     options.threads = 2;
     cluster::apply_share(options, share);
     EXPECT_EQ(options.threads, 2U) << "the user's choice";
