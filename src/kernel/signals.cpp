@@ -267,11 +267,12 @@ void give_way(int /*signal*/, siginfo_t* /*info*/, void* /*context*/) {
 void on_interrupt(int signal, siginfo_t* info, void* context) noexcept {
   const int saved_errno = errno;
   const arch::Interrupted at = arch::interrupted(context);
-  if (is_in_program(at)) {
+  const bool computes = is_in_program(at);
+  if (computes || loader::libc::is_in_wait(context)) {
     const TaskControl* const task = running_task();  // null: the main one of a program with threads that call
     const bool on_own = task != nullptr && at.stack >= task->stack.low && at.stack <= task->stack.top;
     const char* const low = on_own ? task->stack.low : nullptr;
-    if (!loader::libc::deliver_signals(at.stack, signal, *info, context, low) && task != nullptr &&
+    if (!loader::libc::deliver_signals(at.stack, signal, *info, context, low) && computes && task != nullptr &&
         can_give_way(*task, at))
       static_cast<void>(arch::call_on_interrupted_stack(signal, *info, context, give_way, low));
   }

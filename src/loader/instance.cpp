@@ -116,6 +116,14 @@ Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(I
       self.construct();
       return entry(self);
     });
+    if (context->ends_as_thread) {
+      outcome = until_exit(*context, [context] {
+        libc::run_thread_exits(*context);
+        libc::run_key_destructors(*context);
+        libc::await_threads(*context->instance);
+        return 0;
+      });
+    }
     if (!outcome.jumped) {
       self.runs_handlers_ = true;
       libc::note_exit_status(self, outcome.status);
@@ -170,7 +178,7 @@ bool Instance::left_last(TaskContext& context) noexcept {
   const std::lock_guard lock(contexts_mutex_);
   std::erase(contexts_, &context);
   if (context.of_pool || finisher_ != nullptr) return false;
-  if (&context == main_ && !context.ends_as_thread) ends_threads_ = true;
+  if (&context == main_) ends_threads_ = true;
   const bool is_last = std::ranges::all_of(
       contexts_, [this](const TaskContext* other) { return other->of_pool || (ends_threads_ && other->of_thread); });
   if (is_last) finisher_ = &context;
@@ -203,7 +211,7 @@ void Instance::leave_for_good(TaskContext* context) {
   if (self.runs_handlers_ || !is_main) {
     while (until_exit(*context, [context] {
              libc::run_thread_exits(*context);
-             if (context != context->instance->main_ || context->ends_as_thread) libc::run_key_destructors(*context);
+             if (context != context->instance->main_) libc::run_key_destructors(*context);
              return 0;
            }).jumped) {
     }

@@ -197,7 +197,7 @@ class Instance {
   std::mutex contexts_mutex_;
   std::vector<TaskContext*> contexts_;
   std::size_t constructed_ = 0;                  // so many of the program's initialization order
-  bool ends_threads_ = false;                    // main has ended, and not by pthread_exit()
+  bool ends_threads_ = false;                    // main has ended
   std::atomic<bool> runs_handlers_{false};       // it ended by return or exit(), not by _exit() or an exception
   std::atomic<TaskContext*> finisher_{nullptr};  // runs exit handlers and destructors, or has
 };

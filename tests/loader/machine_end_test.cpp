@@ -93,6 +93,89 @@ TEST_P(MachineEnd, ExitEndsOneCell) {
   EXPECT_EQ(ran.journals[1], "handler");
 }
 
+TEST_P(MachineEnd, AThreadThatCallsExitEndsItsProgramWhateverMainDoes) {
+  if (APLIB_TSAN) GTEST_SKIP() << "needs a build without ThreadSanitizer: it keeps signals to itself";
+  const std::string text = R"(
+    #include <semaphore.h>
+    #include <unistd.h>
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+    static sem_t never;
+    static volatile int waits;
+    static volatile unsigned long counter;
+    static void handler(void) { say("handler "); }
+    static void quick(void) { say("quick "); }
+    __attribute__((destructor)) static void destroyed(void) { say("destroyed"); }
+    static void* work(void* unused) { while (!waits) usleep(100); usleep(1000); END; }
+    int main(int n, char** a) {
+      pthread_t id;
+      int ends[2];
+      char byte;
+      begin(a);
+      if (cell != 1) return 0;
+      atexit(handler);
+      at_quick_exit(quick);
+      sem_init(&never, 0, 0);
+      if (pipe(ends) != 0 || pthread_create(&id, NULL, work, NULL) != 0) return 1;
+      pthread_mutex_lock(&mutex);
+      waits = 1;
+      for (;;) { MAIN; }
+    })";
+  const auto ended = [&](const std::string& end, const std::string& main) {
+    const CellsRan ran = run("#define END " + end + "\n#define MAIN " + main + text);
+    EXPECT_EQ(ran.report.exit_status, 5) << end << main;
+    EXPECT_EQ(ran.report.reason, "") << end << main;
+    EXPECT_EQ(ran.journals[0], "destroyed") << end << main;
+    return ran.journals[1];
+  };
+  for (const char* main :
+       {"pthread_join(id, NULL)", "++counter", "sleep(1000)", "if (read(ends[0], &byte, 1) == 1) break",
+        "sem_wait(&never)", "pthread_cond_wait(&condition, &mutex)", "pthread_exit(NULL)"})
+    EXPECT_EQ(ended("exit(5)", main), "handler destroyed") << main;
+  EXPECT_EQ(ended("_exit(5)", "++counter"), "");
+  EXPECT_EQ(ended("quick_exit(5)", "pthread_join(id, NULL)"), "quick ");
+}
+
+TEST_P(MachineEnd, MainTakesSignalsOfItsThreadsWhereItWaits) {
+  if (APLIB_TSAN) GTEST_SKIP() << "needs a build without ThreadSanitizer: it keeps signals to itself";
+  const CellsRan ran = run(R"(
+    #include <semaphore.h>
+    static sem_t never, others;
+    static pthread_t first;
+    static volatile int waits;
+    static void handler(int signal) { say("handler "); sem_post(&others); }
+    static void* work(void* unused) {
+      for (int i = 1; i <= 3; ++i) {
+        while (waits != i) usleep(100);
+        usleep(1000);
+        pthread_kill(first, SIGUSR1);
+      }
+      return NULL;
+    }
+    int main(int n, char** a) {
+      struct sigaction action = {.sa_handler = handler};
+      pthread_t id;
+      begin(a);
+      first = pthread_self();
+      sem_init(&never, 0, 0);
+      sem_init(&others, 0, 0);
+      sigaction(SIGUSR1, &action, NULL);
+      if (pthread_create(&id, NULL, work, NULL) != 0) return 1;
+      waits = 1;
+      if (sem_wait(&never) == -1 && errno == EINTR) say("sem ");
+      waits = 2;
+      if (sleep(1000) > 900) say("sleep ");
+      action.sa_flags = SA_RESTART;
+      sigaction(SIGUSR1, &action, NULL);
+      while (sem_trywait(&others) == 0) {}
+      waits = 3;
+      if (sem_wait(&others) == 0) say("others");
+      return pthread_join(id, NULL);
+    })");
+  EXPECT_EQ(ran.report.exit_status, 0);
+  for (const std::string& journal : ran.journals) EXPECT_EQ(journal, "handler sem handler sleep handler others");
+}
+
 TEST_P(MachineEnd, AbortEndsTheMachineAndNamesTheCell) {
   const CellsRan ran = run(R"(
     int main(int n, char** a) { begin(a); if (cell == 1) abort(); for (;;) sched_yield(); })");

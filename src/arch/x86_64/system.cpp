@@ -121,20 +121,33 @@ bool call_on_interrupted_stack(int signal, const siginfo_t& info, void* context,
   return true;
 }
 
+namespace {
+
+constexpr std::array<unsigned char, 2> syscall_instruction{0x0f, 0x05};
+
+}  // namespace
+
 // The kernel either has the call return EINTR, or goes back to its instruction, with the call's number.
 Waits was_waiting(const void* context) noexcept {
-  static constexpr std::array<unsigned char, 2> instruction{0x0f, 0x05};  // syscall
   static constexpr auto waits = std::to_array<long>(
       {SYS_read, SYS_readv, SYS_poll, SYS_ppoll, SYS_select, SYS_pselect6, SYS_nanosleep, SYS_clock_nanosleep,
        SYS_wait4, SYS_waitid, SYS_recvfrom, SYS_recvmsg, SYS_accept, SYS_accept4, SYS_epoll_wait, SYS_epoll_pwait});
   const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
   const auto* const next = static_cast<const unsigned char*>(interrupted(context).instruction);
   const long result = registers[REG_RAX];
-  const auto* const call = result == -EINTR ? next - instruction.size() : next;
-  if (std::memcmp(call, instruction.data(), instruction.size()) != 0) return Waits::none;
+  const auto* const call = result == -EINTR ? next - syscall_instruction.size() : next;
+  if (std::memcmp(call, syscall_instruction.data(), syscall_instruction.size()) != 0) return Waits::none;
   // A wait for a lock that has no limit begins again, if the handler's flags have SA_RESTART.
   if (result == SYS_futex) return Waits::for_lock;
   return result == -EINTR || std::ranges::find(waits, result) != waits.end() ? Waits::for_others : Waits::none;
+}
+
+void break_off_wait(void* context) noexcept {
+  if (was_waiting(context) == Waits::none) return;
+  auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  if (registers[REG_RAX] == -EINTR) return;
+  registers[REG_RIP] += static_cast<greg_t>(syscall_instruction.size());
+  registers[REG_RAX] = -EINTR;
 }
 
 }  // namespace aplib::arch

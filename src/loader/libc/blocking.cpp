@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -104,10 +105,13 @@ Waited sleep_alone(Instance& instance, nanoseconds duration) {
 Waited sleep_in_turn(Instance& instance, nanoseconds duration) {
   if (on_program_thread() && duration.count() > 0 && !next_timer(instance)) return sleep_alone(instance, duration);
   const unsigned long delivered = delivered_signals(instance);
-  const WaitClock::time_point end = next_timer(instance) ? WaitClock::now() + duration : WaitClock::time_point{};
+  constexpr nanoseconds nap_beside_threads = milliseconds(20);  // they may send signals
+  const bool has_threads = std::atomic_ref(instance.libc().threads.part).load() != nullptr;
+  const WaitClock::time_point end =
+      next_timer(instance) || has_threads ? WaitClock::now() + duration : WaitClock::time_point{};
   while (true) {
     const auto timer = next_timer(instance);
-    nanoseconds nap = duration;
+    nanoseconds nap = has_threads ? std::min(duration, nap_beside_threads) : duration;
     if (timer && *timer < end) nap = std::max<nanoseconds>(*timer - WaitClock::now(), microseconds(1));
     if (nap.count() > 0) {
       instance.services().sleep(nap);

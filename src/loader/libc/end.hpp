@@ -43,9 +43,9 @@ void run_thread_exits(TaskContext& context);
 /// its end.
 void run_key_destructors(TaskContext& context);
 
-/// exit(): destructors of the flow's thread_locals; exit handlers, if no other flow of the instance is left to need
-/// what they destroy; then Instance::leave(). For other bindings that end a program (err, error). Call from: a flow
-/// of the instance.
+/// exit(): destructors of the flow's thread_locals; exit handlers, if no other task of the instance is left to need
+/// what they destroy; then Instance::leave(), of main where a thread of the program calls. For other bindings that end
+/// a program (err, error). Call from: a flow of the instance.
 [[noreturn]] void exit_instance(Instance& instance, int status);
 
 /// abort(): the program's handler of SIGABRT, if any; then ends the machine with status 134 and `text`, which names
@@ -91,6 +91,14 @@ struct ThreadName {
 bool with_thread(Instance& instance, const ThreadName& name, const std::function<void(const TaskContext&)>& use);
 /// Has the threads that the program has made take the signals that have come for them. Call from: any thread.
 void interrupt_threads(Instance& instance);
+
+/// The calling thread, which carries the running flow, is in a wait of libc that the flow's program has called, without
+/// anything of the machine between. `interrupted`: the handler's third argument. Async-signal-safe.
+[[nodiscard]] bool is_in_wait(const void* interrupted) noexcept;
+/// Where main has called pthread_exit(): until the program's other threads have ended. Switches tasks: yes.
+void await_threads(Instance& instance);
+/// Some time of the wait for end_threads(). Call from: a thread that the program has made.
+void wait_to_end() noexcept;
 
 /// What pthread_self() gives the calling flow: to a task always the thread that carried it when it first asked.
 [[nodiscard]] pthread_t own_thread() noexcept;

@@ -3,7 +3,11 @@
 //
 // Frames of the program stay as they are when exit() runs handlers, as C requires: handlers may use what main() had on
 // its stack. If other tasks of the instance still run, the handlers wait for the last of them (Instance::finish),
-// because they destroy what those use. Threads that the program made end with it, as with a process.
+// because they destroy what those use. Threads that the program made end with it, as with a process, and it ends with
+// one that calls exit().
+#include <fmt/format.h>
+
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <deque>
@@ -12,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "aplib/error.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
@@ -115,10 +120,18 @@ void run_thread_exits(TaskContext& context) {
 
 namespace {
 
-void warn_of_exit(Instance& instance) {
-  instance.services().warn(
-      "exit() was called by a thread that the program made itself: only that thread ends, and the program when main() "
-      "does; let main() end the program");
+/// A thread that the program has made ends it: main leaves what it does, unless that is a call of the machine.
+[[noreturn]] void end_from_thread(Instance& instance, int status, bool runs_handlers) {
+  constexpr auto patience = std::chrono::seconds(5);
+  if (ask_main_to_leave(instance, status, runs_handlers)) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (std::chrono::steady_clock::now() < end || !is_main_asked_to_leave(instance)) wait_to_end();
+    fail_instance(instance, status != 0 ? status : static_cast<int>(ExitStatus::program_failed),
+                  fmt::format("a thread that the program made has called exit({}), and main() is in a call that it "
+                              "cannot be taken out of, perhaps of MPI; that ends the machine",
+                              status));
+  }
+  instance.leave(status, runs_handlers);
 }
 
 }  // namespace
@@ -126,14 +139,11 @@ void warn_of_exit(Instance& instance) {
 void exit_instance(Instance& instance, int status) {
   TaskContext* const context = here();
   if (context != nullptr) run_thread_exits(*context);
-  if (on_program_thread()) {
-    warn_of_exit(instance);
-    instance.leave(status, true);
-  }
   note_exit_status(instance, status);
   int tasks = 0;
   instance.for_each_context([&tasks](const TaskContext& context) { tasks += context.of_thread ? 0 : 1; });
   if (tasks <= 1) run_exit_handlers(instance);
+  if (on_program_thread()) end_from_thread(instance, status, true);
   instance.leave(status, true);
 }
 
@@ -172,7 +182,7 @@ namespace {
 
 [[noreturn]] void bound__exit(int status) {
   if (Instance* instance = calling(__builtin_return_address(0))) {
-    if (on_program_thread()) warn_of_exit(*instance);
+    if (on_program_thread()) end_from_thread(*instance, status, false);
     instance->leave(status, false);
   }
   std::_Exit(status);
@@ -180,11 +190,8 @@ namespace {
 
 [[noreturn]] void bound_quick_exit(int status) {
   if (Instance* instance = calling(__builtin_return_address(0))) {
-    if (on_program_thread()) {
-      warn_of_exit(*instance);
-    } else {
-      run_quick_exit_handlers(*instance);
-    }
+    run_quick_exit_handlers(*instance);
+    if (on_program_thread()) end_from_thread(*instance, status, false);
     instance->leave(status, false);
   }
   std::quick_exit(status);

@@ -27,6 +27,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "arch/system.hpp"
 #include "loader/instance.hpp"
@@ -43,7 +44,7 @@ using Action = struct sigaction;
 namespace {
 
 struct Sent {
-  int signal = 0;
+  int signal = 0;  ///< 0: to leave the program, with status `value`; `code`: handlers run.
   int code = SI_USER;
   sigval value{};
   pid_t sender = 0;                 ///< 0: the program itself.
@@ -59,6 +60,7 @@ struct SignalTable {
   std::optional<Sent> sampled;          // of a timer that takes samples, when one is due
   const char* handler_stack = nullptr;  // where a handler that deliver_signals() has called begins
   unsigned long delivered = 0;          // handlers called
+  bool leaves = false;                  // main has been asked to leave the program
 
   Action& action(int signal) {
     std::unique_ptr<Action>& own = actions[static_cast<std::size_t>(signal)];
@@ -145,6 +147,10 @@ siginfo_t info_of(Instance& instance, const Sent& sent) {
 }
 
 void act(Instance& instance, const Sent& sent, void* interrupted = nullptr) {
+  if (sent.signal == 0) {
+    here()->thread_exits.clear();  // a process destroys those of the thread that calls exit()
+    instance.leave(sent.value.sival_int, sent.code != 0);
+  }
   const Action action = action_of(instance, sent.signal);
   if (!has_handler(action)) {
     if (action.sa_handler == SIG_DFL) default_action(instance, sent.signal);
@@ -197,6 +203,15 @@ void post(SignalTable& table, const Sent& sent) {
 bool has_undelivered(const SignalTable& table, const TaskContext* flow) noexcept {
   return std::ranges::any_of(table.pending, [&](const Sent& sent) {
     return (sent.to == nullptr || sent.to == flow) && !is_blocked(table, sent.signal, flow);
+  });
+}
+
+/// What `flow` waits for goes on after the handlers of what has come for it.
+bool restarts(const SignalTable& table, const TaskContext* flow) noexcept {
+  return std::ranges::all_of(table.pending, [&](const Sent& sent) {
+    if ((sent.to != nullptr && sent.to != flow) || is_blocked(table, sent.signal, flow)) return true;
+    const Action* const action = table.find(sent.signal);
+    return action == nullptr || (action->sa_flags & SA_RESTART) != 0;
   });
 }
 
@@ -258,6 +273,7 @@ bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void*
     if (table == nullptr || (table->handler_stack != nullptr && stack < table->handler_stack)) return false;
     if (table->sampled) post(*table, *std::exchange(table->sampled, std::nullopt));
     if (!has_undelivered(*table, flow)) return false;
+    if (!restarts(*table, flow)) arch::break_off_wait(context);
   }
   return arch::call_on_interrupted_stack(signal, info, context, run_pending_handlers, stack_low);
 }
@@ -306,6 +322,30 @@ std::optional<bool> signal_restarts(const TaskContext& thread) noexcept {
     restarts = restarts.value_or(true) && (action == nullptr || (action->sa_flags & SA_RESTART) != 0);
   }
   return restarts;
+}
+
+bool ask_main_to_leave(Instance& instance, int status, bool runs_handlers) noexcept {
+  bool is_there = false;
+  try {
+    instance.for_each_context([&](TaskContext& context) {
+      if (!instance.is_main(&context)) return;
+      sigval value{};
+      value.sival_int = status;
+      is_there = true;
+      const std::lock_guard lock(tables_mutex);
+      SignalTable& table = instance.libc().signals.get();
+      if (!std::exchange(table.leaves, true)) post(table, {0, runs_handlers ? 1 : 0, value, 0, &context});
+    });
+    return is_there && remind_of_signals(instance);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+bool is_main_asked_to_leave(Instance& instance) noexcept {
+  const std::lock_guard lock(tables_mutex);
+  const SignalTable* const table = instance.libc().signals.part;
+  return table != nullptr && std::ranges::any_of(table->pending, [](const Sent& sent) { return sent.signal == 0; });
 }
 
 void call_abort_handler(Instance& instance) {

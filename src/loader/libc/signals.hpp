@@ -27,9 +27,9 @@ bool deliver_fault(int signal, const siginfo_t& info, void* context, const char*
 /// program has computed for long. The process ignores it elsewhere.
 inline constexpr int interrupt_signal = SIGURG;
 
-/// The process's handler of interrupt_signal asks this when it has stopped code of a program's own. If a signal has
-/// come for that program, returns true, and returning from the handler starts the program's. `stack`: the stack pointer
-/// that was interrupted; else as deliver_fault().
+/// The process's handler of interrupt_signal asks this when it has stopped code of a program's own, or a wait
+/// (is_in_wait()). If a signal has come for that program, returns true, and returning from the handler starts the
+/// program's. `stack`: the stack pointer that was interrupted; else as deliver_fault().
 bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void* context,
                      const char* stack_low) noexcept;
 
@@ -46,6 +46,12 @@ std::optional<bool> signal_restarts(const TaskContext& thread) noexcept;
 /// The interrupted code of the calling thread, which the program has made: calls the handlers of what has come for it.
 /// They may leave by longjmp() or pthread_exit(). Call from: a signal handler.
 void deliver_signals_here(Instance& instance, void* interrupted);
+
+/// Has main leave the program as Instance::leave(), as soon as it would take a signal. False: it has ended, or there is
+/// no memory. Call from: another flow of the instance.
+bool ask_main_to_leave(Instance& instance, int status, bool runs_handlers) noexcept;
+/// And it does not leave yet.
+bool is_main_asked_to_leave(Instance& instance) noexcept;
 
 /// Calls the instance's own handler of SIGABRT, if it has one.
 void call_abort_handler(Instance& instance);

@@ -351,16 +351,24 @@ _Unwind_Reason_Code walk_on(_Unwind_Context* frame, void* state) {
   return code_of_libc.has(at) ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
 
+enum class Through : unsigned char { nothing, function_of_ours, functions_of_ours };
+
+/// By what the program has come to the wait in libc where a thread was interrupted; nothing: it was elsewhere.
+Through came_to_wait(const Instance& instance, const void* interrupted) noexcept {
+  if (arch::was_waiting(interrupted) == arch::Waits::none) return Through::nothing;
+  Walk walk{instance, arch::interrupted(interrupted).instruction};
+  _Unwind_Backtrace(walk_on, &walk);
+  if (!walk.arrived) return Through::nothing;
+  return walk.own <= 1 && walk.is_direct ? Through::function_of_ours : Through::functions_of_ours;
+}
+
 /// The thread that was interrupted runs code of the program's own, or waits in libc, which it has called itself or by a
 /// function of ours: so it is not in the middle of what others need. Who waits for a lock may hold another one.
 bool is_interruptible(const Instance& instance, const void* interrupted) noexcept {
-  const void* const at = arch::interrupted(interrupted).instruction;
-  if (instance.image_at(at) != nullptr) return true;
-  const arch::Waits waits = arch::was_waiting(interrupted);
-  if (waits == arch::Waits::none) return false;
-  Walk walk{instance, at};
-  _Unwind_Backtrace(walk_on, &walk);
-  return walk.arrived && (waits == arch::Waits::for_others || (walk.own <= 1 && walk.is_direct));
+  if (instance.image_at(arch::interrupted(interrupted).instruction) != nullptr) return true;
+  const Through through = came_to_wait(instance, interrupted);
+  return through == Through::function_of_ours ||
+         (through == Through::functions_of_ours && arch::was_waiting(interrupted) == arch::Waits::for_others);
 }
 
 /// Stops a thread that a program has made. Nobody else's: programs' handlers are not the kernel's (signals.cpp).
@@ -376,6 +384,25 @@ sigset_t stop_signals() noexcept {
 }
 
 }  // namespace
+
+bool is_in_wait(const void* interrupted) noexcept {
+  const TaskContext* const flow = here();
+  return flow != nullptr && !flow->of_thread && came_to_wait(*flow->instance, interrupted) == Through::function_of_ours;
+}
+
+void await_threads(Instance& instance) {
+  wait_in_turn(instance, std::nullopt, false, [&instance] {
+    int threads = 0;
+    instance.for_each_context(
+        [&threads](const TaskContext& each) { threads += each.of_thread && !each.of_pool ? 1 : 0; });
+    return threads == 0;
+  });
+}
+
+void wait_to_end() noexcept {
+  const timespec a_while{0, 10'000'000};
+  ::nanosleep(&a_while, nullptr);
+}
 
 void hold_end(bool held) noexcept {
   sigset_t end;

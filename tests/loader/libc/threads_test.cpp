@@ -150,29 +150,6 @@ TEST_F(Threads, KeysAreOfTheInstanceAndTheirDestructorsRunAtEndsOfThreads) {
   EXPECT_EQ(journal.text(), "thread main last ");
 }
 
-TEST_F(Threads, ExitEndsTheThreadAloneAndSaysSo) {
-  const auto program = c(R"(
-    static void handler(void) { say("handler "); }
-    static void* work(void* unused) { exit(5); }
-    int main(int n, char** a) {
-      pthread_t id;
-      start(a);
-      atexit(handler);
-      pthread_create(&id, NULL, work, NULL);
-      pthread_join(id, NULL);
-      say("main ");
-      return 6;
-    })");
-  RecordingHost host;
-  Journal journal;
-  const loader::Outcome outcome = run_instance(make_instance(program, host, 0, journal.arguments()), call_main);
-  EXPECT_EQ(outcome.status, 6);
-  EXPECT_EQ(journal.text(), "main handler ");
-  EXPECT_EQ(host.exited, std::vector<int>{5});
-  ASSERT_EQ(host.warnings.size(), 1U);
-  EXPECT_NE(host.warnings[0].find("exit()"), std::string::npos);
-}
-
 // As with a process: whatever they wait for or do, handlers run and files are written at once.
 TEST_F(Threads, EndWithTheProgram) {
   if (APLIB_TSAN || APLIB_ASAN)
@@ -275,16 +252,9 @@ TEST_F(Threads, GoOnWhereMainEndsByPthreadExit) {
       pthread_create(&id, NULL, work, NULL);
       pthread_detach(id);
       say("main ");
-      *(int*)(journal + 1000) = ends[1];
-      pthread_exit(NULL);
+      if (write(ends[1], "x", 1) == 1) pthread_exit(NULL);
     })");
-  RecordingHost host;
-  Journal journal;
-  run_instance(make_instance(program, host, 0, journal.arguments()), call_main);
-  EXPECT_EQ(journal.text(), "main ");
-  ASSERT_EQ(write(*reinterpret_cast<const int*>(journal.bytes() + 1000), "x", 1), 1);
-  while (program.use_count() != 1) std::this_thread::yield();  // the instance holds it
-  EXPECT_EQ(journal.text(), "main thread handler ");
+  EXPECT_EQ(run_journal(program).journal, "main thread handler ");
 }
 
 TEST_F(Threads, TakeSignalsThatAreSentToThem) {
