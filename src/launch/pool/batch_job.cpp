@@ -141,7 +141,8 @@ std::string batch_script(const BatchPlan& plan) {
       "  *) printf '%s\\n' \"$line\" ;;\n"
       "  esac\n"
       "done\n"
-      "echo {} >> hosts\n",
+      "# apctl down may have removed this folder.\n"
+      "{{ echo {} >> hosts; }} 2> /dev/null || true\n",
       head, plan.pool, plan.pool, start::shell_quote(plan.folder), hosts, work, mark, mark, over);
 }
 

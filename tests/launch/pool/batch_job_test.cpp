@@ -41,7 +41,8 @@ while IFS= read -r line; do
   *) printf '%s\n' "$line" ;;
   esac
 done
-echo over >> hosts
+# apctl down may have removed this folder.
+{ echo over >> hosts; } 2> /dev/null || true
 )");
 }
 
@@ -72,7 +73,8 @@ while IFS= read -r line; do
   *) printf '%s\n' "$line" ;;
   esac
 done
-echo over >> hosts
+# apctl down may have removed this folder.
+{ echo over >> hosts; } 2> /dev/null || true
 )");
 }
 
