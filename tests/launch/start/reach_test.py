@@ -173,15 +173,20 @@ class Reach(unittest.TestCase):
         s, home = self.sites, self.sites.network.hosts[0]
         far, usual = ({"delay": delay} for delay in ("200ms", "1ms"))
         s.wan.set(home, s.login1, **far)
-        hosts = {host["host"]: host for host in json.loads(self.apctl("hosts", "far", "--json"))}
+        hosts = {}
+
+        def look():
+            hosts.update({host["host"]: host for host in json.loads(self.apctl("hosts", "far", "--json"))})
+            trips = {name: hosts[name].get("round_trip_ms", 1e9) for name in ("n1", "n2", "m1")}
+            return max(trips["n1"], trips["n2"]) < 390 and trips["m1"] < 200  # to and fro once
+
+        self.assertTrue(namespaces.wait_until(look, PATIENCE), hosts)  # more on a computer with much to do
         s.wan.set(home, s.login1, **usual)
         self.assertEqual([(name, host.get("site")) for name, host in sorted(hosts.items())],
                          [("desk", None), ("m1", s.login2.address), ("n1", s.login1.address),
                           ("n2", s.login1.address)])
-        for name in ("n1", "n2"):  # to and fro once
+        for name in ("n1", "n2"):
             self.assertGreaterEqual(hosts[name]["round_trip_ms"], 200)
-            self.assertLess(hosts[name]["round_trip_ms"], 390)
-        self.assertLess(hosts["m1"]["round_trip_ms"], 200)
 
     def test_a_pool_of_two_private_sites(self):
         self.apctl("up", "-f", self.write_file(self.all_hosts()), "--name", "far")
