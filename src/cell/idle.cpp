@@ -137,6 +137,14 @@ std::chrono::nanoseconds Idle::poll_time(Clock::time_point now) const noexcept {
   return std::max(domain_.wake_cost.poll_time(), length_.poll_time());
 }
 
+void Idle::show_choice(Clock::time_point now) noexcept {
+  const WaitChoice::Core core = sharing_.is_computed_on(now) ? WaitChoice::Core::computed_on
+                                : sharing_.is_shared()       ? WaitChoice::Core::shared
+                                                             : WaitChoice::Core::own;
+  choice_.store({std::chrono::duration_cast<decltype(WaitChoice::polls)>(poll_time(now)), core},
+                std::memory_order_relaxed);  // relaxed: a hint
+}
+
 // Where threads wait for a core, neither is what wake-ups cost their own cost, nor what waits take their own length.
 void Idle::learn(Clock::duration waited, bool has_slept) noexcept {
   if (!domain_.learns_poll_time || sharing_.is_wanted(coarse_now_)) return;
@@ -197,6 +205,7 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     const std::chrono::nanoseconds polling = poll_time(now);
     if (now - last_move - others >= polling || others >= shared_poll_max * polling) {
       show_idle(start);
+      show_choice(now);
       park();
       has_slept = true;
       if (!ready_.empty()) break;
@@ -209,6 +218,7 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     if (self != nullptr) self->cell->waiting += coarse_now_ - start;
     show_busy(coarse_now_);
     if (!is_timer) learn(coarse_now_ - start, has_slept);
+    show_choice(coarse_now_);
   }
   if (network_ != nullptr && !asked_network) here_.look_after_network();
   return ready_.pop();

@@ -92,6 +92,13 @@ class LoadMeter {
   std::atomic<std::uint32_t> share_{1000};
 };
 
+/// How a thread waits, as it has decided last.
+struct WaitChoice {
+  enum class Core : std::uint32_t { own, shared, computed_on };
+  std::chrono::duration<std::uint32_t, std::micro> polls{};  ///< Before it sleeps.
+  Core core = Core::own;
+};
+
 class Idle {
  public:
   Idle(Processor& here, Domain& domain);
@@ -151,7 +158,9 @@ class Idle {
   }
   [[nodiscard]] LoadMeter& load() noexcept { return load_; }
   [[nodiscard]] const LoadMeter& load() const noexcept { return load_; }
-  [[nodiscard]] Parker<>& parker() noexcept { return parker_; }  // [any thread]
+  /// [any thread] A hint.
+  [[nodiscard]] WaitChoice choice() const noexcept { return choice_.load(std::memory_order_relaxed); }  // relaxed: so
+  [[nodiscard]] Parker<>& parker() noexcept { return parker_; }                                         // [any thread]
 
  private:
   struct Watching {
@@ -162,6 +171,7 @@ class Idle {
   static constexpr std::uint32_t vain_looks_per_clock_look = 16;
 
   [[nodiscard]] std::chrono::nanoseconds poll_time(Clock::time_point now) const noexcept;
+  void show_choice(Clock::time_point now) noexcept;
   void learn(Clock::duration waited, bool has_slept) noexcept;
   void offer_core_in_loop() noexcept;
   Clock::duration offer_core(Clock::time_point now) noexcept;
@@ -189,6 +199,8 @@ class Idle {
   std::uint32_t vain_looks_ = 0;
   Parker<> parker_;
   alignas(cache_pair_bytes) LoadMeter load_;
+  std::atomic<WaitChoice> choice_{};
+  static_assert(std::atomic<WaitChoice>::is_always_lock_free);
 };
 
 }  // namespace aplib

@@ -645,6 +645,29 @@ std::string describe_tasks(Domain& domain, const Processor& processor) {
   return list.text();
 }
 
+std::string describe_waits(const Domain& domain) {
+  std::uint32_t least = UINT32_MAX;
+  std::uint32_t most = 0;
+  std::uint32_t shared = 0;
+  std::uint32_t computed_on = 0;
+  for (const auto& processor : domain.processors) {
+    if (processor->is_host()) continue;
+    const WaitChoice choice = processor->idle().choice();
+    least = std::min(least, choice.polls.count());
+    most = std::max(most, choice.polls.count());
+    shared += choice.core == WaitChoice::Core::shared ? 1 : 0;
+    computed_on += choice.core == WaitChoice::Core::computed_on ? 1 : 0;
+  }
+  if (domain.carriers == 0) return {};
+  std::string text = least == most ? fmt::format("{} us", most) : fmt::format("{} to {} us", least, most);
+  const auto add = [&](std::uint32_t cores, const char* what) {
+    if (cores != 0) text += fmt::format("; {} of {} cores {}", cores, domain.carriers, what);
+  };
+  add(shared, "shared");
+  add(computed_on, "busy with others");
+  return text;
+}
+
 std::string describe_deadlock(Domain& domain) {
   return "deadlock: every task waits and no message is on its way, so nothing can go on" + describe_tasks(domain) +
          "\n  look for a receive whose source, task or type no send has, a flag that too few transfers raise, or a "

@@ -440,6 +440,12 @@ void stop_machine(Machine& machine, int status, const std::string& text) {
   if (domain != nullptr) domain->fail(status, text);
 }
 
+std::string describe_waits(Machine& machine) {
+  // acquire: as above
+  const Domain* domain = MachineAccess::impl(machine).stoppable.load(std::memory_order_acquire);
+  return domain != nullptr ? describe_waits(*domain) : std::string();
+}
+
 std::string why_not_loaded(const std::string& file) {
   try {
     return loader::why_for_processes(*loader::ElfFile::open(file));

@@ -260,9 +260,9 @@ int run(const CommandLine& line, const std::string& prefix) {
                      .grace = std::chrono::seconds(2)});
   sink.when_failed = [&watchdog](int status) { watchdog.expect_end(status); };
   std::optional<ctl::RegistryDoor> door(
-      std::in_place, ctl::machine_verbs(what.file, line.machine.cells, [&machine](int status, const std::string& text) {
-        stop_machine(machine, status, text);
-      }));
+      std::in_place, ctl::machine_verbs(
+                         what.file, line.machine.cells, [&machine] { return describe_waits(machine); },
+                         [&machine](int status, const std::string& text) { stop_machine(machine, status, text); }));
   if (!door->problem().empty()) tell_user(prefix, "apctl cannot see this machine: " + door->problem());
   output.when_lost(
       [&](const std::string& problem) { watchdog.stop(static_cast<int>(ExitStatus::program_failed), problem); });

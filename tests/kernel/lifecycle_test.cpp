@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernel/programs.hpp"
 #include "machines.hpp"
 
 namespace aplib {
@@ -42,6 +43,21 @@ TEST(Machine, ReportsCellsAndTime) {
   EXPECT_EQ(report.cell_status, (std::vector<int>{0, 0, 0}));
   EXPECT_GE(report.seconds, 0.002);
   EXPECT_EQ(report.cell_waiting_seconds.size(), 3U);
+}
+
+TEST(Machine, TellsHowItsThreadsWait) {
+  Options options = options_of({{2, 1}, 2});
+  options.poll_time = std::chrono::microseconds(70);
+  Machine machine(options);
+  EXPECT_EQ(describe_waits(machine), "");
+  std::string text;
+  const Report report = machine.run([&] {
+    this_task::sleep_for(std::chrono::milliseconds(2));
+    barrier();
+    if (me() == 0) text = describe_waits(machine);
+  });
+  EXPECT_EQ(report.exit_status, 0) << report.reason;
+  EXPECT_EQ(text.find("70 us"), 0U) << text;
 }
 
 TEST(Machine, RunsAgainAndAgain) {

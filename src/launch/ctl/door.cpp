@@ -267,7 +267,7 @@ Verbs machine_verbs(coordinator::Coordinator& coordinator, const Options& option
   };
 }
 
-Verbs machine_verbs(const std::string& program, Grid grid,
+Verbs machine_verbs(const std::string& program, Grid grid, std::function<std::string()> polls,
                     std::function<void(int status, const std::string& text)> stop) {
   const auto start = std::chrono::steady_clock::now();
   const auto refusal = [](const char* text) {
@@ -287,7 +287,7 @@ Verbs machine_verbs(const std::string& program, Grid grid,
                                      .computer = computer_name(),
                                      .pid = static_cast<std::uint64_t>(::getpid()),
                                      .state = "running",
-                                     .node = {.cpu_microseconds = os::cpu_microseconds()}});
+                                     .node = {.cpu_microseconds = os::cpu_microseconds(), .polls = polls()}});
          reply({{}, wire::encode(status)});
        }},
       {"tasks", refusal("tasks: only machines of aprun -f can tell")},

@@ -53,8 +53,9 @@ class RegistryDoor {
 /// of apctl.
 [[nodiscard]] Verbs machine_verbs(coordinator::Coordinator& coordinator, const Options& options);
 
-/// The verbs of a machine in this process alone: `program` with `grid`. `stop` ends the run with this status and text.
-[[nodiscard]] Verbs machine_verbs(const std::string& program, Grid grid,
+/// The verbs of a machine in this process alone: `program` with `grid`. `polls`: describe_waits(). `stop` ends the run
+/// with this status and text.
+[[nodiscard]] Verbs machine_verbs(const std::string& program, Grid grid, std::function<std::string()> polls,
                                   std::function<void(int status, const std::string& text)> stop);
 
 /// The first task id of loaded programs for which apctl names none.

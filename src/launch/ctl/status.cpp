@@ -88,13 +88,13 @@ std::string job_status_text(std::uint32_t job, const wire::MachineStatus& status
   const bool several = std::ranges::any_of(status.processes, [](const wire::ProcessStatus& process) {
     return !process.address.empty() || !process.node.routes.empty();
   });
-  std::vector<TableRow> rows{{"process", "host", "computer", "pid", "state", "cells"}};
+  std::vector<TableRow> rows{{"process", "host", "computer", "pid", "state", "cells", "polls for"}};
   if (several) rows[0].insert(rows[0].end(), {"address", "frames sent", "received"});
   for (std::size_t p = 0; p < status.processes.size(); ++p) {
     const wire::ProcessStatus& process = status.processes[p];
     rows.push_back({fmt::format("{}", p), process.name, process.computer,
                     process.pid == 0 ? std::string() : fmt::format("{}", process.pid), process.state,
-                    cells_text(status.cells, p)});
+                    cells_text(status.cells, p), process.node.polls});
     if (!several) continue;
     rows.back().insert(rows.back().end(),
                        {process.address, traffic_text(process.node.frames_sent, process.node.bytes_sent),

@@ -279,8 +279,10 @@ void Node::answer(std::span<const std::byte> body) {
 
 wire::NodeState Node::state() {
   const std::lock_guard lock(mutex_);
-  return module_ != nullptr ? state_of(*module_, command_.process, processes_, ways_)
-                            : wire::NodeState{.cpu_microseconds = os::cpu_microseconds()};
+  if (module_ == nullptr) return {.cpu_microseconds = os::cpu_microseconds()};
+  wire::NodeState state = state_of(*module_, command_.process, processes_, ways_);
+  state.polls = describe_waits(*machine_);
+  return state;
 }
 
 /// The starter of this process has gone. The launcher may still be there, if only the way to the starter was cut.

@@ -33,11 +33,12 @@ struct NodeState {
   std::uint64_t bytes_received = 0;
   std::uint64_t refused = 0;
   std::uint64_t cpu_microseconds = 0;  ///< Processor time that the process has used.
+  std::string polls{};                 ///< How long its threads poll before they sleep; empty: they do not run.
   std::vector<Route> routes{};
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
     fields(self.module, self.frames_sent, self.frames_received, self.bytes_sent, self.bytes_received, self.refused,
-           self.cpu_microseconds, self.routes);
+           self.cpu_microseconds, self.polls, self.routes);
   }
 };
 inline constexpr const char* node_state_question = "state";

@@ -54,6 +54,7 @@ wire::MachineStatus some_status() {
                                 .frames_received = 9,
                                 .bytes_sent = 3'200'000,
                                 .bytes_received = 999,
+                                .polls = "56 us",
                                 .routes = {{"shm", "1-3", ""}, {"tcp", "4", "tcp 10.0.0.2:5100, 1 stream, auth"}}}},
                       {.name = "ws2", .state = "calling"}};
   return status;
@@ -125,9 +126,9 @@ file     a b.toml
 program  /opt/scg
 grid     2x2: 4 cells
 
-process  host  computer     pid  state    cells   address        frames sent  received
-0        ws1   ws1.example  12   running  0, 2-3  10.0.0.1:5100  10 (3.2 MB)  9 (999 B)
-1        ws2                     calling  1                      0 (0 B)      0 (0 B)
+process  host  computer     pid  state    cells   polls for  address        frames sent  received
+0        ws1   ws1.example  12   running  0, 2-3  56 us      10.0.0.1:5100  10 (3.2 MB)  9 (999 B)
+1        ws2                     calling  1                                 0 (0 B)      0 (0 B)
 
 process  with  by
 0        1-3   shm
@@ -242,7 +243,8 @@ TEST_F(Registry, ARunningMachineIsFoundAndAsked) {
 }
 
 TEST_F(Registry, WhatAMachineCannotDoIsSaid) {
-  const ctl::RegistryDoor door(ctl::machine_verbs("/p", {2, 1}, [](int, const std::string&) {}));
+  const ctl::RegistryDoor door(ctl::machine_verbs(
+      "/p", {2, 1}, [] { return std::string(); }, [](int, const std::string&) {}));
   EXPECT_EQ(error_text([&] { (void)ctl::ask_job(folder_, self(), {"tasks"}); }),
             "tasks: only machines of aprun -f can tell");
   EXPECT_EQ(error_text([&] {
