@@ -136,7 +136,8 @@ Waits was_waiting(const void* context) noexcept {
   const auto* const next = static_cast<const unsigned char*>(interrupted(context).instruction);
   const long result = registers[REG_RAX];
   const auto* const call = result == -EINTR ? next - syscall_instruction.size() : next;
-  if (std::memcmp(call, syscall_instruction.data(), syscall_instruction.size()) != 0) return Waits::none;
+  // One byte after the other: what follows a shorter instruction may not be mapped.
+  if (call[0] != syscall_instruction[0] || call[1] != syscall_instruction[1]) return Waits::none;
   // A wait for a lock that has no limit begins again, if the handler's flags have SA_RESTART.
   if (result == SYS_futex) return Waits::for_lock;
   return result == -EINTR || std::ranges::find(waits, result) != waits.end() ? Waits::for_others : Waits::none;
