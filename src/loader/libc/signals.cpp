@@ -199,20 +199,19 @@ void post(SignalTable& table, const Sent& sent) {
   if (!is_there) table.pending.push_back(sent);
 }
 
-/// For `flow`.
-bool has_undelivered(const SignalTable& table, const TaskContext* flow) noexcept {
-  return std::ranges::any_of(table.pending, [&](const Sent& sent) {
-    return (sent.to == nullptr || sent.to == flow) && !is_blocked(table, sent.signal, flow);
-  });
+bool is_deliverable(const SignalTable& table, const Sent& sent, const TaskContext* flow) noexcept {
+  return (sent.to == nullptr || sent.to == flow) && !is_blocked(table, sent.signal, flow);
 }
 
-/// What `flow` waits for goes on after the handlers of what has come for it.
-bool restarts(const SignalTable& table, const TaskContext* flow) noexcept {
-  return std::ranges::all_of(table.pending, [&](const Sent& sent) {
-    if ((sent.to != nullptr && sent.to != flow) || is_blocked(table, sent.signal, flow)) return true;
-    const Action* const action = table.find(sent.signal);
-    return action == nullptr || (action->sa_flags & SA_RESTART) != 0;
-  });
+/// For `flow`.
+bool has_undelivered(const SignalTable& table, const TaskContext* flow) noexcept {
+  return std::ranges::any_of(table.pending, [&](const Sent& sent) { return is_deliverable(table, sent, flow); });
+}
+
+/// What the program waits for goes on after the signal's handler.
+bool restarts(const SignalTable& table, int signal) noexcept {
+  const Action* const action = table.find(signal);
+  return action == nullptr || (action->sa_flags & SA_RESTART) != 0;
 }
 
 /// What the program has set the stack of a handler to.
@@ -273,7 +272,10 @@ bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void*
     if (table == nullptr || (table->handler_stack != nullptr && stack < table->handler_stack)) return false;
     if (table->sampled) post(*table, *std::exchange(table->sampled, std::nullopt));
     if (!has_undelivered(*table, flow)) return false;
-    if (!restarts(*table, flow)) arch::break_off_wait(context);
+    const bool breaks_off = std::ranges::any_of(table->pending, [&](const Sent& sent) {
+      return is_deliverable(*table, sent, flow) && !restarts(*table, sent.signal);
+    });
+    if (breaks_off) arch::break_off_wait(context);
   }
   return arch::call_on_interrupted_stack(signal, info, context, run_pending_handlers, stack_low);
 }
@@ -315,13 +317,12 @@ std::optional<bool> signal_restarts(const TaskContext& thread) noexcept {
   const std::lock_guard lock(tables_mutex);
   const SignalTable* const table = thread.instance->libc().signals.part;
   if (table == nullptr) return std::nullopt;
-  std::optional<bool> restarts;
+  std::optional<bool> all_restart;
   for (const Sent& sent : table->pending) {
-    if (sent.to != &thread || is_blocked(*table, sent.signal, &thread)) continue;
-    const Action* const action = table->find(sent.signal);
-    restarts = restarts.value_or(true) && (action == nullptr || (action->sa_flags & SA_RESTART) != 0);
+    if (sent.to == &thread && is_deliverable(*table, sent, &thread))
+      all_restart = all_restart.value_or(true) && restarts(*table, sent.signal);
   }
-  return restarts;
+  return all_restart;
 }
 
 bool ask_main_to_leave(Instance& instance, int status, bool runs_handlers) noexcept {
