@@ -125,7 +125,8 @@ struct Domain {
   bool has_host = false;
   std::uint32_t host_id = 4096;  ///< What users call the host cell.
   std::chrono::nanoseconds poll_time{};
-  bool learns_poll_time = false;        ///< That is what to begin with. The carriers have cores for themselves.
+  bool owns_cores = true;               ///< No two carriers share one.
+  bool learns_poll_time = false;        ///< The poll time is only what to begin with. The carriers own their cores.
   std::unique_ptr<HeapFile> heap_file;  ///< Of the cells' heaps, where other processes can map them. Else null.
   std::vector<Cell*> cells;             ///< cell_count, and the host at [cell_count].
   std::vector<std::unique_ptr<Cell>> owned_cells;

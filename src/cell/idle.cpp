@@ -27,12 +27,13 @@ Idle::Idle(Processor& here, Domain& domain) : here_(here), domain_(domain), park
 
 void Idle::prepare() {
   network_ = domain_.network;
-  sharing_ = CoreSharing(domain_.learns_poll_time);
+  sharing_ = CoreSharing(domain_.owns_cores);
 }
 
 void Idle::begin() {
   coarse_now_ = Clock::now();
   load_.restart(coarse_now_);
+  show_choice(coarse_now_);
 }
 
 void Idle::expire_timers(Clock::time_point now) noexcept {

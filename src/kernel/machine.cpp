@@ -91,7 +91,8 @@ void Machine::Impl::make_carriers() {
   placement = plan_placement(ours, program_threads);
   domain->options = options;
   domain->poll_time = poll_time(options, placement);
-  domain->learns_poll_time = !options.poll_time && !placement.limited && !placement.oversubscribed;
+  domain->owns_cores = !placement.oversubscribed;
+  domain->learns_poll_time = !options.poll_time && !placement.limited && domain->owns_cores;
   domain->carriers = cells == 0 ? 0 : placement.processors;
   domain->arrivals = std::make_unique<ArrivalLines[]>(domain->carriers);
   std::vector<std::unique_ptr<Processor>> carriers;
@@ -646,6 +647,7 @@ std::string describe_tasks(Domain& domain, const Processor& processor) {
 }
 
 std::string describe_waits(const Domain& domain) {
+  if (domain.carriers == 0) return {};
   std::uint32_t least = UINT32_MAX;
   std::uint32_t most = 0;
   std::uint32_t shared = 0;
@@ -658,7 +660,6 @@ std::string describe_waits(const Domain& domain) {
     shared += choice.core == WaitChoice::Core::shared ? 1 : 0;
     computed_on += choice.core == WaitChoice::Core::computed_on ? 1 : 0;
   }
-  if (domain.carriers == 0) return {};
   std::string text = least == most ? fmt::format("{} us", most) : fmt::format("{} to {} us", least, most);
   const auto add = [&](std::uint32_t cores, const char* what) {
     if (cores != 0) text += fmt::format("; {} of {} cores {}", cores, domain.carriers, what);
