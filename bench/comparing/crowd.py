@@ -118,14 +118,14 @@ class Crowded(peers.Peer):
         super().__init__(*folders, False)
         self.calls = [python(), str(folders[-2] / "crowd" / "calls.py")]
 
-    def measure(self, pattern, ranks):
+    def measure(self, pattern, ranks, samples=SAMPLES, sample_ms=SAMPLE_MS):
         """(median, worst) in ns. Raises sources.Unusable."""
         command, environment = self.crowd(ranks)
         if pattern in CALLS:
-            command = [*command[:-1], *self.calls, f"{ranks}-ranks", str(SAMPLES), str(SAMPLE_MS), pattern.name]
+            command = [*command[:-1], *self.calls, f"{ranks}-ranks", str(samples), str(sample_ms), pattern.name]
         else:
-            command = command + ["--case", f"{ranks}-ranks", pattern.name, "--samples", str(SAMPLES), "--sample-ms",
-                                 str(SAMPLE_MS)]
+            command = command + ["--case", f"{ranks}-ranks", pattern.name, "--samples", str(samples), "--sample-ms",
+                                 str(sample_ms)]
         with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
             try:
