@@ -218,6 +218,28 @@ TEST_F(MpiProgram, RegionsOfOpenMpShareTheCores) {
   EXPECT_EQ(output("mpiexec -n 2 -env OMP_NUM_THREADS 3 ./most"), "3\n3\n");
 }
 
+// As many ranks as cores: their threads are bound to one each.
+TEST_F(MpiProgram, RanksHaveTheCoresOfTheProcess) {
+  write("cores.c", R"(
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  cpu_set_t process, thread;
+  MPI_Init(&argc, &argv);
+  sched_getaffinity(0, sizeof process, &process);
+  pthread_getaffinity_np(pthread_self(), sizeof thread, &thread);
+  printf("%d %d\n", CPU_COUNT(&process), CPU_EQUAL(&process, &thread));
+  MPI_Finalize();
+  return 0;
+})");
+  EXPECT_EQ(output("mpicc cores.c -o cores"), "");
+  const std::string cores = output("nproc");
+  EXPECT_EQ(output("mpiexec -n $(nproc) ./cores | sort -u"), cores.substr(0, cores.size() - 1) + " 1\n");
+}
+
 // Ranks share threads, and the C library keeps the values of its keys by thread.
 TEST_F(MpiProgram, ValuesOfKeysGoWithTheRank) {
   write("keys.c", R"(

@@ -477,7 +477,8 @@ std::span<const Binding> names_bindings() {
 
 namespace {
 
-// --- cores. The thread that carries a cell stays where it is: what the cell sets, it is told back.
+// --- cores. The thread that carries a cell stays where it is: what the cell sets, it is told back. Before that, it has
+// those of the process, also where its thread is bound to one of them.
 
 /// `bytes` of a set, as the system reads it; nothing where no core is in it that the process may use.
 std::optional<cpu_set_t> usable(std::size_t bytes, const cpu_set_t* given) {
@@ -523,7 +524,7 @@ int own_sched_setaffinity(Instance& instance, pid_t pid, std::size_t bytes, cons
 int own_sched_getaffinity(Instance& instance, pid_t pid, std::size_t bytes, cpu_set_t* cores) {
   const bool own = means_task(instance, pid);
   if (own && tell_cores(instance, bytes, cores)) return 0;
-  return ::sched_getaffinity(own ? 0 : pid, bytes, cores);
+  return ::sched_getaffinity(own ? ::getpid() : pid, bytes, cores);
 }
 
 int own_pthread_setaffinity(Instance& instance, pthread_t thread, std::size_t bytes, const cpu_set_t* cores) {
@@ -531,8 +532,10 @@ int own_pthread_setaffinity(Instance& instance, pthread_t thread, std::size_t by
 }
 
 int own_pthread_getaffinity(Instance& instance, pthread_t thread, std::size_t bytes, cpu_set_t* cores) {
-  if (is_carrier(thread) && tell_cores(instance, bytes, cores)) return 0;
-  return ::pthread_getaffinity_np(thread, bytes, cores);
+  if (!is_carrier(thread)) return ::pthread_getaffinity_np(thread, bytes, cores);
+  if (tell_cores(instance, bytes, cores)) return 0;
+  if (::sched_getaffinity(::getpid(), bytes, cores) == 0) return 0;
+  return errno_now();
 }
 
 // --- priority
