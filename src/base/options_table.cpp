@@ -524,6 +524,7 @@ void Options::set_from_environment() {
     if (!text.starts_with(variable_prefix) || equals == text.npos) continue;
     const std::string_view variable = text.substr(0, equals);
     const std::string_view value = text.substr(equals + 1);
+    if (variable == "APLIB_GRIDRPC_PATH") continue;  // a library's that programs may use in cells
     const OptionRow* row = find_row(variable, &OptionInfo::variable);
     if (row == nullptr) throw_unknown("variable", variable, &OptionInfo::variable);
     if (!value.empty()) apply(*row, variable, changed, value);

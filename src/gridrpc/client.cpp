@@ -126,8 +126,9 @@ std::uint64_t Client::make_handle(HandleKind kind, const std::string& server, co
   } else {
     if (servers_.empty())
       throw Failure(GRPC_SERVER_NOT_FOUND,
-                    "there are no servers: name a file in grpc_initialize(), or programs in "
-                    "APLIB_GRIDRPC_PATH");
+                    "there are no servers: name a file in grpc_initialize(), or programs in APLIB_GRIDRPC_PATH. Of "
+                    "the programs in a folder, servers are those that this version's apgen has written the main part "
+                    "of: compile older ones again, or name them one by one");
     std::exception_ptr problem;
     for (const ServerEntry& entry : servers_) {
       try {

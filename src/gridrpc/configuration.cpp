@@ -2,11 +2,15 @@
 #include "gridrpc/configuration.hpp"
 
 #include <fmt/format.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <span>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -99,7 +103,41 @@ class EntryReader {
 
 bool is_program(const fs::path& path) {
   std::error_code error;
-  return fs::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0;
+  return fs::is_regular_file(path, error) && ::access(path.c_str(), X_OK) == 0 &&
+         !fs::equivalent(path, "/proc/self/exe", error);
+}
+
+template <class T>
+bool read_at(std::ifstream& file, std::uint64_t place, T& to) {
+  return file.seekg(static_cast<std::streamoff>(place)) && file.read(reinterpret_cast<char*>(&to), sizeof to);
+}
+
+/// The file has the note of aplib/gridrpc_server.h.
+bool is_server(const fs::path& path) {
+  constexpr std::uint64_t longest_notes = 64 << 10;
+  constexpr ElfW(Nhdr) wanted{.n_namesz = 6, .n_descsz = 4, .n_type = 2};
+  struct Note {
+    ElfW(Nhdr) head;
+    char owner[8];
+  } note{};
+  std::ifstream file(path, std::ios::binary);
+  ElfW(Ehdr) head{};
+  if (!read_at(file, 0, head) || !std::ranges::equal(std::span(head.e_ident).first(SELFMAG), std::string_view(ELFMAG)))
+    return false;
+  for (unsigned i = 0; i < head.e_phnum; ++i) {
+    ElfW(Phdr) segment{};
+    if (!read_at(file, head.e_phoff + std::uint64_t{i} * sizeof segment, segment)) return false;
+    if (segment.p_type != PT_NOTE) continue;
+    const std::uint64_t bytes = std::min<std::uint64_t>(segment.p_filesz, longest_notes);
+    const std::uint64_t unit = segment.p_align == 8 ? 8 : 4;
+    const auto whole = [unit](std::uint64_t size) { return (size + unit - 1) / unit * unit; };
+    for (std::uint64_t at = 0; at + sizeof note <= bytes;) {
+      if (!read_at(file, segment.p_offset + at, note)) return false;
+      if (std::memcmp(&note.head, &wanted, sizeof wanted) == 0 && std::memcmp(note.owner, "APlib", 6) == 0) return true;
+      at += sizeof note.head + whole(note.head.n_namesz) + whole(note.head.n_descsz);
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -151,7 +189,9 @@ std::vector<ServerEntry> servers_of_path(std::string_view path) {
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(each, error)) files.push_back(entry.path());
     std::ranges::sort(files);
-    for (const fs::path& file : files) add(file);
+    for (const fs::path& file : files) {
+      if (is_server(file)) add(file);
+    }
   }
   return servers;
 }

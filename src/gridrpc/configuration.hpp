@@ -29,7 +29,8 @@ struct ServerEntry {
 /// "NAME:line:column: [[server]] ...: what is wrong: remedy".
 [[nodiscard]] std::vector<ServerEntry> read_configuration(std::string_view text, const std::string& name);
 
-/// Files and folders, with : between them: each program is a server of its name.
+/// Files and folders, with : between them: each program is a server of its name. In folders these are the programs
+/// whose files say that they are servers; nothing is run to find out. The calling program is none.
 [[nodiscard]] std::vector<ServerEntry> servers_of_path(std::string_view path);
 
 }  // namespace aplib::gridrpc

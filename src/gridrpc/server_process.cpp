@@ -12,7 +12,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <initializer_list>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -34,6 +37,33 @@ std::string how_it_ended(int status) {
   if (WIFSIGNALED(status))
     return fmt::format("it was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   return fmt::format("it ended with status {}", WEXITSTATUS(status));
+}
+
+/// In the environment of a server: how many have started each other. One that starts itself, because it is a client
+/// that was taken for a server, goes no further. Not an option of ours, which aprun would not know.
+constexpr const char* depth_variable = "_APLIB_GRIDRPC_DEPTH";
+constexpr int depth_max = 8;
+
+int checked_depth(const std::string& subject) {
+  const char* const text = std::getenv(depth_variable);
+  const int depth = text != nullptr ? std::atoi(text) : 0;
+  if (depth >= 0 && depth < depth_max) return depth;
+  throw Failure(
+      GRPC_RPC_REFUSED,
+      fmt::format("{}: this program was started as a server itself, as the {}th in a row: does one name itself "
+                  "as a server?",
+                  subject, depth_max));
+}
+
+/// The environment, with its null, but for these variables.
+std::vector<char*> environment_without(std::initializer_list<std::string_view> names) {
+  std::vector<char*> kept;
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view text(*each);
+    if (std::ranges::find(names, text.substr(0, text.find('='))) == names.end()) kept.push_back(*each);
+  }
+  kept.push_back(nullptr);
+  return kept;
 }
 
 /// Whether the process has ended by then.
@@ -101,10 +131,14 @@ void ServerProcess::start(unsigned number) {
   std::vector<char*> words;
   for (std::string& each : command) words.push_back(each.data());
   words.push_back(nullptr);
+  const std::string depth = fmt::format("{}={}", depth_variable, checked_depth(subject()) + 1);
+  std::vector<char*> surroundings = environment_without({depth_variable, "APLIB_GRIDRPC_PATH"});
+  surroundings.insert(surroundings.end() - 1, const_cast<char*>(depth.c_str()));
   os::SpawnSettings settings;
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO})
     ::posix_spawn_file_actions_adddup2(&settings.actions, theirs.get(), stream);
-  const int error = ::posix_spawnp(&process_, words[0], &settings.actions, &settings.attributes, words.data(), environ);
+  const int error =
+      ::posix_spawnp(&process_, words[0], &settings.actions, &settings.attributes, words.data(), surroundings.data());
   if (error != 0) {
     process_ = -1;
     const bool scarce = error == EAGAIN || error == ENOMEM || error == EMFILE;

@@ -2,6 +2,8 @@
 // The calls and codes of GFD.52 that have no arguments of functions: life, handles, sessions, errors; and objects.
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <thread>
@@ -87,6 +89,46 @@ TEST_F(Life, FindsServersByTheirPath) {
   ASSERT_EQ(grpc_function_handle_init(&handle, TEST_SERVER, "twice"), GRPC_NO_ERROR) << error();
   EXPECT_EQ(grpc_call(&handle, 4, &result), GRPC_NO_ERROR);
   EXPECT_EQ(result, 8);
+}
+
+// A program that is no server of APlib's may be anything, the client among them.
+TEST_F(Life, RunsNoProgramOfAFolderToFindOutWhatItIs) {
+  namespace fs = std::filesystem;
+  char name[] = "/tmp/aplib-servers-XXXXXX";
+  const fs::path folder = ::mkdtemp(name);
+  fs::copy_file(TEST_SERVER, folder / "server");
+  fs::create_symlink("/proc/self/exe", folder / "another");
+  fs::copy_file("/bin/true", folder / "b");
+  for (const char* const script : {"a.sh", "z.sh"}) {
+    std::ofstream(folder / script) << "#!/bin/sh\necho ran >" << (folder / "ran").string() << "\n";
+    fs::permissions(folder / script, fs::perms::owner_all);
+  }
+  std::ofstream(folder / "short") << "\177ELF";
+  fs::permissions(folder / "short", fs::perms::owner_all);
+  ::setenv("APLIB_GRIDRPC_PATH", folder.c_str(), 1);
+  EXPECT_EQ(grpc_initialize(nullptr), GRPC_NO_ERROR);
+  grpc_function_handle_t handle;
+  int result = 0;
+  ASSERT_EQ(grpc_function_handle_default(&handle, "test/twice"), GRPC_NO_ERROR) << error();
+  EXPECT_EQ(grpc_call(&handle, 3, &result), GRPC_NO_ERROR);
+  EXPECT_EQ(result, 6);
+  EXPECT_EQ(grpc_function_handle_default(&handle, "test/thrice"), GRPC_FUNCTION_NOT_FOUND);
+  EXPECT_EQ(grpc_function_handle_init(&handle, "b", "twice"), GRPC_SERVER_NOT_FOUND);
+  EXPECT_EQ(error(), "there is no server b: known ones are server; a path has a slash");
+  EXPECT_FALSE(fs::exists(folder / "ran"));
+  ::unsetenv("APLIB_GRIDRPC_PATH");
+  fs::remove_all(folder);
+}
+
+TEST_F(Life, ThoseThatStartThemselvesEnd) {
+  ::setenv("_APLIB_GRIDRPC_DEPTH", "8", 1);
+  initialize();
+  grpc_function_handle_t handle;
+  EXPECT_EQ(grpc_function_handle_init(&handle, "test", "twice"), GRPC_RPC_REFUSED);
+  EXPECT_NE(error().find("as the 8th in a row: does one name itself as a server?"), std::string::npos) << error();
+  ::setenv("_APLIB_GRIDRPC_DEPTH", "7", 1);
+  EXPECT_EQ(grpc_function_handle_init(&handle, "test", "twice"), GRPC_NO_ERROR) << error();
+  ::unsetenv("_APLIB_GRIDRPC_DEPTH");
 }
 
 using Handles = Grid;
