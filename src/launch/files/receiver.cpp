@@ -124,6 +124,14 @@ void Receiver::accept(std::string folder) {
   answer_all();
 }
 
+std::vector<Entry> Receiver::new_entries() const {
+  std::vector<Entry> found;
+  for (std::size_t i = 0; i < were_there_.size(); ++i) {
+    if (!were_there_[i]) found.push_back(manifest_->entries[i]);
+  }
+  return found;
+}
+
 void Receiver::decline(const std::string& why) {
   if (ended_) return;
   coming_.reset();
@@ -139,6 +147,13 @@ void Receiver::finish() {
 /// Says what is lacking, if there is room for it, and makes what needs no bytes.
 void Receiver::answer_all() {
   answers_.resize(manifest_->entries.size());
+  were_there_.assign(manifest_->entries.size(), true);
+  for (std::size_t i = 0; i < manifest_->entries.size(); ++i) {
+    try {
+      were_there_[i] = target_->look(manifest_->entries[i].path).has_value();
+    } catch (const Error&) {  // it cannot be made either, which is told there
+    }
+  }
   for (std::size_t i = 0; i < manifest_->entries.size(); ++i) {
     if (manifest_->entries[i].kind != EntryKind::file) continue;
     const auto entry = static_cast<std::uint32_t>(i);
@@ -176,7 +191,7 @@ void Receiver::make(std::uint32_t i) {
   if (entry.kind == EntryKind::link) {
     ++(target_->make_link(entry.path, entry.link, settings_.existing) ? outcome_.placed : outcome_.kept);
   } else if (entry.kind == EntryKind::folder) {
-    const bool is_new = target_->make_folder(entry.path);
+    const bool is_new = target_->make_folder(entry.path, entry.mode);
     if (is_new || (settings_.arrivals != nullptr && settings_.arrivals->has(i))) folders_.push_back(i);
     if (is_new) tell(&Arrivals::settle, i, std::nullopt);
     if (is_new) ++outcome_.placed;

@@ -47,6 +47,8 @@ class Receiver {
   /// The whole manifest has come.
   [[nodiscard]] bool offered() const noexcept { return offered_; }
   [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return manifest_->entries; }
+  /// Those whose paths had nothing before, neither the same nor another. REQUIRES: ended().
+  [[nodiscard]] std::vector<Entry> new_entries() const;
   [[nodiscard]] const std::string& sender_host() const noexcept { return manifest_->host; }
   /// Goes on, into `folder`. REQUIRES: offered(), Settings::waits.
   void accept(std::string folder);
@@ -92,7 +94,8 @@ class Receiver {
   wire::Bytes replies_;
   const std::shared_ptr<Manifest> manifest_ = std::make_shared<Manifest>();  // as it has come
   std::uint64_t path_bytes_ = 0;
-  std::vector<Answer> answers_;  // by entry; Kind::nothing: it does not come, or has come
+  std::vector<bool> were_there_;  // by entry, whatever it was
+  std::vector<Answer> answers_;   // by entry; Kind::nothing: it does not come, or has come
   std::optional<Target> target_;
   std::vector<std::uint32_t> folders_;  // that were made here, also by an earlier receiver of the same arrivals
   std::optional<Coming> coming_;

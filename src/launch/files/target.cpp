@@ -275,9 +275,13 @@ bool Target::place(Part part, const std::string& path, std::uint32_t mode, std::
   return true;
 }
 
-bool Target::make_folder(const std::string& path) {
+bool Target::make_folder(const std::string& path, std::uint32_t mode) {
   const Place place = find(path, true);
-  if (::mkdirat(place.folder, place.name.c_str(), 0700) == 0) return true;
+  const mode_t open = (mode & 0777) | 0700;
+  if (::mkdirat(place.folder, place.name.c_str(), open) == 0) {
+    static_cast<void>(::fchmodat(place.folder, place.name.c_str(), open, 0));  // the umask; finish_folder() tells
+    return true;
+  }
   if (errno != EEXIST) fail(path, errno);
   static_cast<void>(step(place.folder, place.name, path, false));
   return false;

@@ -91,8 +91,9 @@ class Target {
   bool place(Part part, const std::string& path, std::uint32_t mode, std::int64_t time, Existing existing,
              const comm::Digest& sum);
 
-  /// False: it is there.
-  bool make_folder(const std::string& path);
+  /// `mode`: that it will have in the end; until then, files can be made in it. So a transfer that is cut off leaves
+  /// none that is closed to others. False: it is there.
+  bool make_folder(const std::string& path, std::uint32_t mode);
   void finish_folder(const std::string& path, std::uint32_t mode, std::int64_t time);
   /// False: the same link is there.
   bool make_link(const std::string& path, const std::string& link, Existing existing);

@@ -294,6 +294,21 @@ TEST_F(Transfer, WhatWasCutOffAndDiffersBeginsAnew) {
   EXPECT_FALSE(fs::exists(to() / "tree/.big.aplib-part"));
 }
 
+TEST_F(Transfer, FoldersOfWhatWasCutOffAreOpenToThoseToWhomTheyWillBe) {
+  write_file(from() / "sub/big", std::string(6'000'000, 'x'));
+  ::chmod((from() / "sub").c_str(), 0575);
+  How how = this->how();
+  how.sender.window = 4 * files::chunk_bytes;
+  how.cut_off = 4'000'000;
+  EXPECT_FALSE(transfer(tree(), how).ended);
+  EXPECT_EQ(fs::status(to() / "tree/sub").permissions(), static_cast<fs::perms>(0775));
+  EXPECT_EQ(fs::status(to() / "tree").permissions(), fs::status(from()).permissions());
+  ::chmod((from() / "sub").c_str(), 0775);
+  how.cut_off = ~std::uint64_t{0};
+  send(how);
+  EXPECT_EQ(fs::status(to() / "tree/sub").permissions(), static_cast<fs::perms>(0775));
+}
+
 TEST_F(Transfer, WhatWasCutOffLeavesNothingOtherwise) {
   write_file(from() / "big", std::string(6'000'000, 'x'));
   How how = this->how();
