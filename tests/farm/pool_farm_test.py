@@ -198,6 +198,27 @@ class Words(PoolFarmTest):
         self.assertEqual((source / "all-b" / "3.txt").read_text(), "3\n")
         self.assertIn("/in/3.txt", "".join(self.left_on_hosts()))
 
+    def test_cleanup_leaves_what_was_there(self):
+        source = self.folder.path / "here"
+        for folder in (source, *(self.folder.path / host for host in HOSTS)):
+            (folder / "set").mkdir(parents=True, exist_ok=True)
+        for name, here, there in (("same", "same\n", "same\n"), ("differs", "new\n", "the only copy\n"),
+                                  ("set/a", "a\n", "a\n"), ("made", None, "before\n")):
+            for host in HOSTS:
+                (self.folder.path / host / name).write_text(there)
+            if here is not None:
+                (source / name).write_text(here)
+        (source / "set" / "new").write_text("new\n")
+        (source / "alone").write_text("new\n")
+        before = self.left_on_hosts()
+        made = self.start("--tf", "{}", "--return", "made", "--return", "other", "--cleanup",
+                          "test -e {} && echo {} >made && cp made other", ":::", "same", "differs", "set", "alone",
+                          cwd=source)
+        self.assertEqual(made.communicate(timeout=PATIENCE), ("", ""))
+        self.assertEqual(made.returncode, 0)
+        self.assertTrue((source / "other").exists())
+        self.assertEqual(self.left_on_hosts(), before)
+
     def test_files_of_jobs_that_are_not_there(self):
         source = self.folder.path / "here"
         source.mkdir()

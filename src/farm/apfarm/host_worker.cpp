@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,6 +56,7 @@ struct MovingJob {
   std::optional<files::Receiver> receiver{};  ///< Before it begins, while they come.
   std::shared_ptr<files::Manifest> returned{};
   std::vector<files::Entry> came{};       ///< What is to be removed of them afterwards.
+  std::set<std::string> were_there{};     ///< What it returns, before it began.
   std::optional<files::Sender> sender{};  ///< When it has ended, while they go.
   JobEnd end{};                           ///< How; told when they have gone.
 };
@@ -120,6 +122,8 @@ class Worker {
           moving.receiver.emplace(receiver_settings(!job->cleanup));
           return true;
         }
+        begin(moving);
+        return true;
       }
       give(std::move(*job));
       return true;
@@ -177,8 +181,17 @@ class Worker {
       moving_.erase(at);
       return;
     }
-    if (moving.job.cleanup && outcome.kept == 0) moving.came = moving.receiver->entries();
+    if (moving.job.cleanup) moving.came = moving.receiver->new_entries();
     moving.receiver.reset();
+    begin(moving);
+  }
+
+  /// What the job is to return, and is there already, is not removed in the end.
+  void begin(MovingJob& moving) {
+    if (moving.job.cleanup) {
+      for (const files::Entry& entry : manifest_of_names(moving.job.returns)->entries)
+        moving.were_there.insert(entry.path);
+    }
     give(moving.job);
   }
 
@@ -212,6 +225,12 @@ class Worker {
     moving_.erase(at);
   }
 
+  static void remove_made(const MovingJob& moving) {
+    std::vector<files::Entry> made = moving.returned->entries;
+    std::erase_if(made, [&](const files::Entry& entry) { return moving.were_there.contains(entry.path); });
+    remove_files(made);
+  }
+
   /// The next piece of what jobs return, one job after the other where none waits for an answer.
   void move_files() {
     for (auto at = moving_.begin(); at != moving_.end() && bytes_.empty();) {
@@ -221,7 +240,7 @@ class Worker {
       if (moving.sender->ended()) {
         const files::Outcome& outcome = moving.sender->outcome();
         if (!outcome.good()) spoil(moving.end, outcome.problems);
-        if (moving.job.cleanup && outcome.good() && outcome.kept == 0) remove_files(moving.returned->entries);
+        if (moving.job.cleanup && outcome.good() && outcome.kept == 0) remove_made(moving);
         tell_moved(each);
       } else if (const auto piece = moving.sender->next(); !piece.empty()) {
         say(JobFile{.task = moving.job.task, .slot = moving.job.slot, .bytes = piece});
