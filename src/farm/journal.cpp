@@ -18,13 +18,16 @@
 namespace aplib::farm {
 namespace {
 
-constexpr std::size_t record_head_bytes = 8;
+constexpr std::size_t record_head_bytes = 12;
 
 std::uint32_t checksum_of(std::span<const std::byte> bytes) {
   boost::crc_32_type sum;
   sum.process_bytes(bytes.data(), bytes.size());
   return sum.checksum();
 }
+
+/// Of a record's head. Without it, a length that is damaged would make all behind it the rest of one torn record.
+std::uint32_t checksum_of(std::uint32_t length) { return checksum_of(std::as_bytes(std::span(&length, 1))); }
 
 std::size_t hash_of(std::string_view function, std::span<const std::byte> arguments) {
   const std::string_view text(reinterpret_cast<const char*>(arguments.data()), arguments.size());
@@ -40,7 +43,9 @@ std::size_t hash_of(std::string_view function, std::span<const std::byte> argume
 void append_record(launch::wire::Bytes& to, const JournalRecord& record) {
   const launch::wire::Bytes body = launch::wire::encode(record);
   ByteWriter head;
-  head.number(static_cast<std::uint32_t>(body.size()));
+  const auto length = static_cast<std::uint32_t>(body.size());
+  head.number(length);
+  head.number(checksum_of(length));
   head.number(checksum_of(body));
   to.insert(to.end(), head.bytes().begin(), head.bytes().end());
   to.insert(to.end(), body.begin(), body.end());
@@ -53,14 +58,15 @@ JournalScan scan_journal(std::span<const std::byte> bytes) {
     if (rest.size() < record_head_bytes) return scan;
     ByteReader head(rest);
     const auto size = head.number<std::uint32_t>();
+    const bool is_sound = size != 0 && head.number<std::uint32_t>() == checksum_of(size);
     const auto sum = head.number<std::uint32_t>();
-    if (size > rest.size() - record_head_bytes) return scan;  // it was being written
-    const auto body = rest.subspan(record_head_bytes, size);
-    if (size == 0 || checksum_of(body) != sum || !launch::wire::decode<JournalRecord>(body)) {
+    if (is_sound && size > rest.size() - record_head_bytes) return scan;  // it was being written
+    const auto body = is_sound ? rest.subspan(record_head_bytes, size) : std::span<const std::byte>();
+    if (!is_sound || checksum_of(body) != sum || !launch::wire::decode<JournalRecord>(body)) {
       // Room that a system which has crashed had made, and not filled: zeros. Of the last record, any part may lack.
-      const bool is_last = body.size() == rest.size() - record_head_bytes;
+      const bool is_last = is_sound && body.size() == rest.size() - record_head_bytes;
       const bool is_empty = std::ranges::all_of(rest, [](std::byte byte) { return byte == std::byte{0}; });
-      scan.damaged = !is_empty && (!is_last || size == 0);
+      scan.damaged = !is_empty && !is_last;
       return scan;
     }
     scan.records.push_back(scan.whole);

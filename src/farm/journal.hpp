@@ -2,7 +2,8 @@
 // Journal: a file with the results of a farm's tasks. What a program that was killed has done, the next one takes from
 // there.
 //
-//   the line journal_title, then records: 4 bytes of length, 4 bytes of checksum (CRC-32), the fields of JournalRecord
+//   the line journal_title, then records: 4 bytes each of length, checksum (CRC-32) of the length, and checksum of what
+//   follows: the fields of JournalRecord
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@
 
 namespace aplib::farm {
 
-inline constexpr std::string_view journal_title = "aplib farm journal 1\n";
+inline constexpr std::string_view journal_title = "aplib farm journal 2\n";
 
 struct JournalRecord {
   std::string function{};
