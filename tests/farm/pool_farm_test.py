@@ -211,13 +211,15 @@ class Words(PoolFarmTest):
         (source / "set" / "new").write_text("new\n")
         (source / "alone").write_text("new\n")
         before = self.left_on_hosts()
-        made = self.start("--tf", "{}", "--return", "made", "--return", "other", "--cleanup",
-                          "test -e {} && echo {} >made && cp made other", ":::", "same", "differs", "set", "alone",
-                          cwd=source)
-        self.assertEqual(made.communicate(timeout=PATIENCE), ("", ""))
-        self.assertEqual(made.returncode, 0)
-        self.assertTrue((source / "other").exists())
-        self.assertEqual(self.left_on_hosts(), before)
+        for words in (("--tf", "{}", "--return", "{}.other", "--cleanup", "test -e {} && echo {} >{}.other", ":::",
+                       "same", "differs", "set", "alone"),
+                      ("--return", "made", "--cleanup", "echo {} >>made", ":::", "1")):
+            made = self.start(*words, cwd=source)
+            out, errors = made.communicate(timeout=PATIENCE)
+            self.assertEqual((made.returncode, out, errors), (0, "", ""), errors)
+            self.assertEqual(self.left_on_hosts(), before)
+        self.assertEqual((source / "made").read_text(), "before\n1\n")
+        self.assertTrue((source / "alone.other").exists())
 
     def test_files_of_jobs_that_are_not_there(self):
         source = self.folder.path / "here"

@@ -188,9 +188,9 @@ class Worker {
 
   /// What the job is to return, and is there already, is not removed in the end.
   void begin(MovingJob& moving) {
-    if (moving.job.cleanup) {
-      for (const files::Entry& entry : manifest_of_names(moving.job.returns)->entries)
-        moving.were_there.insert(entry.path);
+    const auto found = moving.job.cleanup ? manifest_of_names(moving.job.returns) : nullptr;
+    if (found) {
+      for (const files::Entry& entry : found->entries) moving.were_there.insert(entry.path);
     }
     give(moving.job);
   }
