@@ -184,6 +184,35 @@ TEST(Apfarm, WritesLinesOfJson) {
   EXPECT_NE(out.find(R"("V":["ä"],"Stdout":"\ufffd\"\t","Stderr":"e ä\n"})"), std::string::npos) << out;
 }
 
+TEST(Apfarm, TellsWhenOutputIsLost) {
+  const std::string program = APFARM_PROGRAM;
+  for (const char* const words : {" echo ::: 1", " --json echo ::: 1", " echo ::: 1 2 3 4 5", " -k echo ::: 1 2"}) {
+    const Ended full = run({.arguments = {"/bin/sh", "-c", program + words + " >/dev/full"}});
+    EXPECT_EQ(full.status, 255) << words;
+    EXPECT_EQ(full.error,
+              "apfarm: what jobs have printed cannot be written: No space left on device; make room there, or write "
+              "elsewhere; --joblog with --resume runs again what is lost\n")
+        << words;
+  }
+  const std::string file = testing::TempDir() + "/apfarm-limited";
+  const Ended limited =
+      run({.arguments = {"/bin/bash", "-c", "ulimit -f 8; " + program + " seq {} ::: 999 1000 1001 1002 >" + file}});
+  EXPECT_EQ(limited.status, 255);
+  EXPECT_NE(limited.error.find("File too large"), std::string::npos) << limited.error;
+  std::filesystem::remove(file);
+}
+
+TEST(Apfarm, TellsWhatCannotBeStarted) {
+  Start start = apfarm({"echo {};", ":::", "1"});
+  start.environment = {{"PARALLEL_SHELL", "/no/such/shell"}};
+  const Ended shell = run(start);
+  EXPECT_EQ(shell.status, 1);
+  EXPECT_NE(shell.error.find("cannot start \"echo 1;\": No such file or directory"), std::string::npos) << shell.error;
+  const Ended large = run(apfarm({"echo"}, std::string(200'000, 'x')));
+  EXPECT_EQ(large.status, 1);
+  EXPECT_NE(large.error.find(": Argument list too long"), std::string::npos) << large.error;
+}
+
 TEST(Apfarm, RefusesInWords) {
   const std::vector<std::pair<Words, std::string>> wrong{
       {{"--frob", "ls", ":::", "a"}, "unknown option --frob"},

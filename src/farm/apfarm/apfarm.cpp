@@ -2,6 +2,7 @@
 // apfarm: runs a command for each of many values, in GNU Parallel's words. docs/farm.md says what it does.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -242,6 +243,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using aplib::launch::tell_user;
   aplib::launch::open_standard_streams();
+  ::signal(SIGXFSZ, SIG_IGN);  // to write fails instead, which is told; jobs have it as ever
   try {
     if (argc == 2 && argv[1] == std::string_view("--worker")) return aplib::farm::run_worker();
     return aplib::farm::run(argc, argv);

@@ -74,7 +74,7 @@ struct Birth {
   int output;
   int error;
   std::atomic<pid_t>* group;
-  int problem = 0;  // what exec says; the parent reads it
+  std::atomic<int> problem{0};  // what exec says. Atomic: the child, which shares our memory, writes it behind vfork()
 };
 
 /// Async-signal-safe, and changes nothing of the parent's memory but what it is given. The guard sees the group before
@@ -82,7 +82,7 @@ struct Birth {
 [[noreturn]] void become(Birth& birth) {
   ::setpgid(0, 0);
   birth.group->store(::getpid(), std::memory_order_release);
-  ::signal(SIGPIPE, SIG_DFL);
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) ::signal(ignored, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -93,7 +93,7 @@ struct Birth {
   // The shell may know what that is, and else says what is wrong.
   if (birth.words == nullptr || errno == ENOENT || errno == EACCES)
     ::execvpe(birth.shell_words[0], birth.shell_words, birth.environment);
-  birth.problem = errno;
+  birth.problem.store(errno, std::memory_order_relaxed);  // relaxed: the parent waits until we are gone
   ::_exit(127);
 }
 
@@ -124,7 +124,7 @@ JobProcess::JobProcess(const Command& command, const std::string& shell, const s
               .group = streams.group};
   pid_ = ::vfork();  // the parent waits until the child has executed something
   if (pid_ == 0) become(birth);
-  const int problem = pid_ < 0 ? errno : birth.problem;
+  const int problem = pid_ < 0 ? errno : birth.problem.load(std::memory_order_relaxed);  // relaxed: the same
   if (problem == 0) return;
   if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
   streams.group->store(0, std::memory_order_release);

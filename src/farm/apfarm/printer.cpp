@@ -45,7 +45,7 @@ bool Printer::write(int stream, std::string_view text) {
     const ssize_t written = ::write(stream, text.data(), count);
     if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (written < 0) {
-      reader_gone_ = reader_gone_ || stream == STDOUT_FILENO;
+      if (problem_ == 0 && stream == STDOUT_FILENO) problem_ = errno;
       return false;
     }
     text.remove_prefix(static_cast<std::size_t>(written));
@@ -61,7 +61,7 @@ void Printer::print(std::string_view text) {
 bool Printer::flush() {
   const bool written = buffer_.empty() || write(STDOUT_FILENO, buffer_);
   buffer_.clear();
-  return written && !reader_gone_;
+  return written && problem_ == 0;
 }
 
 void Printer::print_file(int file, int stream, std::string_view tag) {

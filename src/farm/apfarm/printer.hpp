@@ -3,6 +3,7 @@
 // a signal ends the wait.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,16 +21,18 @@ class Printer {
   void print_file(int file, int stream, std::string_view tag);
   /// A file as text of a JSON string, without its quotation marks.
   void print_json_file(int file);
-  /// Standard output has all. False: its reader is gone, or a signal has come.
+  /// Standard output has all. False: its reader is gone, it takes no more, or a signal has come.
   bool flush();
-  [[nodiscard]] bool reader_gone() const noexcept { return reader_gone_; }
+  [[nodiscard]] bool reader_gone() const noexcept { return problem_ == EPIPE; }
+  /// Why standard output has not taken something (errno); 0: it has taken all.
+  [[nodiscard]] int problem() const noexcept { return problem_; }
 
  private:
   bool write(int stream, std::string_view text);
 
   int signals_;
   bool output_is_file_;
-  bool reader_gone_ = false;
+  int problem_ = 0;
   std::string buffer_;
 };
 

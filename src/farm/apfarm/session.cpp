@@ -71,6 +71,8 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds lonely_max{60};
 /// Jobs that stand ready for each slot of a far host, which holds several.
 constexpr std::size_t ready_for_far = 64;
+/// The status when what jobs have printed cannot be written.
+constexpr int output_lost = 255;
 
 /// How many outputs may wait for their turn: each is two files.
 std::uint64_t outputs_max() {
@@ -148,9 +150,10 @@ class Session {
       if (is_over()) break;
       show_counts();
       if (!wants_to_feed_now()) wait();
-      if (printer_.reader_gone()) stop(128 + SIGPIPE);
+      if (printer_.problem() != 0) stop(output_status());
     }
     flush();
+    tell_output_problem();
     if (options_.bar || options_.progress) show_progress(true);
     show_counts();
     tally_.end(status(), reason());
@@ -158,6 +161,17 @@ class Session {
   }
 
  private:
+  [[nodiscard]] int output_status() const { return printer_.reader_gone() ? 128 + SIGPIPE : output_lost; }
+
+  void tell_output_problem() {
+    if (printer_.problem() == 0) return;
+    halt_status_ = output_status();
+    if (printer_.reader_gone()) return;  // as with other programs
+    launch::tell_user("apfarm", fmt::format("what jobs have printed cannot be written: {}; make room there, or write "
+                                            "elsewhere; --joblog with --resume runs again what is lost",
+                                            std::strerror(printer_.problem())));
+  }
+
   /// What still runs when all jobs have ended, is of no use, and ends with its host's work.
   [[nodiscard]] bool is_over() const { return closing_ ? running_ == 0 : inputs_ended_ && queue_.held() == 0; }
   [[nodiscard]] int status() const {
@@ -166,7 +180,8 @@ class Session {
   }
 
   [[nodiscard]] std::string reason() const {
-    if (halt_status_ && *halt_status_ > 128) return fmt::format("ended by signal {}", *halt_status_ - 128);
+    if (halt_status_ && *halt_status_ > 128 && *halt_status_ != output_lost)
+      return fmt::format("ended by signal {}", *halt_status_ - 128);
     if (failed_ == 0) return {};
     return fmt::format("{} of {} jobs failed{}", failed_, done_, halt_status_ ? ", and --halt ended the rest" : "");
   }

@@ -454,7 +454,7 @@ std::unique_ptr<LaunchMethod> make_slurm_method() { return std::make_unique<Slur
 std::string host_name(const NodeStart& node) { return fmt::format("host '{}'", node.host.name); }
 
 std::string how_it_ended(int status) {
-  if (status <= 128) return fmt::format("ended with status {}", status);
+  if (status <= 128 || status - 128 > SIGRTMAX) return fmt::format("ended with status {}", status);
   const char* name = ::strsignal(status - 128);
   return fmt::format("was killed by signal {} ({})", status - 128, name == nullptr ? "unknown" : name);
 }
