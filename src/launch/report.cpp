@@ -87,7 +87,7 @@ std::string planned_cells_text(std::span<const std::uint32_t> cells) {
 /// A word of a command line as one would type it.
 std::string word(const std::string& text) {
   const bool plain = !text.empty() && text.find_first_of(" \t\n\"'\\$`*?[]{}();&|<>#!~") == text.npos;
-  return plain ? text : cluster::quoted(text);
+  return plain ? text : cluster::in_quotes(text);
 }
 
 /// The words of a command line, as one would type them.

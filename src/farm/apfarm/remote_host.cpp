@@ -410,7 +410,7 @@ class RemoteHost final : public JobHost {
     const launch::start::Verdict verdict = method_->judge(start_, end);
     if (verdict.kind == launch::start::Verdict::Kind::failed) return verdict.text;
     return fmt::format("{}: its worker {}{}", name, launch::start::how_it_ended(verdict.status),
-                       launch::start::quoted(end.words));
+                       launch::start::in_quotes(end.words));
   }
 
   const launch::start::NodeStart start_;

@@ -169,7 +169,7 @@ const KeyInfo* Reader::read_entry(const Entry& entry, SectionKind section, const
   const auto known = std::ranges::find_if(
       cluster_keys(), [&](const KeyInfo& key) { return key.name == entry.key && belongs(key, section); });
   if (known == cluster_keys().end()) {
-    complain(entry.at, fmt::format("{}: {}: {}", subject, quoted(entry.key), unknown_key(entry, section)));
+    complain(entry.at, fmt::format("{}: {}: {}", subject, in_quotes(entry.key), unknown_key(entry, section)));
     return nullptr;
   }
   const std::string problem = apply_key(*known, target, entry.value);
@@ -236,7 +236,7 @@ void Reader::add_hosts(const ClusterHost& host, std::uint32_t count, const std::
     complain(at,
              fmt::format("{}: name = {}: not a list of names: use numbers and ranges in one pair of brackets, as in "
                          "ws[1-4,7], for at most {} hosts",
-                         subject, quoted(host.name), ClusterHost::processes_max));
+                         subject, in_quotes(host.name), ClusterHost::processes_max));
     return;
   }
   if (names->size() > 1 && !(host.address.empty() && host.ssh.empty())) {
@@ -314,7 +314,7 @@ void Reader::read_file(const Section& section) {
   std::string subject(section_text(SectionKind::file));
   const auto source = std::ranges::find(section.entries, "source", &Entry::key);
   const auto* text = source == section.entries.end() ? nullptr : std::get_if<std::string>(&source->value.content);
-  if (text != nullptr && text->size() < 60) subject += fmt::format(" {}", quoted(*text));
+  if (text != nullptr && text->size() < 60) subject += fmt::format(" {}", in_quotes(*text));
   std::set<std::string_view> keys;
   Place hosts = section.at;
   Place target = section.at;
@@ -337,7 +337,7 @@ void Reader::read_file(const Section& section) {
   if (!file.fetch && !file.target.empty() && !files::is_safe_path(file.target)) {
     complain(target, fmt::format("{}: target = {}: not in the working folder of the hosts: use a relative path without "
                                  "..; folder = \"...\" of [[host]] chooses another working folder",
-                                 subject, quoted(file.target)));
+                                 subject, in_quotes(file.target)));
   }
   cluster_.files.push_back(std::move(file));
   file_hosts_.push_back(hosts);
@@ -365,7 +365,7 @@ void Reader::read_site(const Section& section) {
     if (!expanded) {
       complain(hosts, fmt::format("{}: hosts: {}: not a list of names: use numbers and ranges in one pair of brackets, "
                                   "as in ws[1-4,7]",
-                                  subject, quoted(pattern)));
+                                  subject, in_quotes(pattern)));
       return;
     }
     names.insert(names.end(), expanded->begin(), expanded->end());
@@ -389,7 +389,7 @@ void Reader::check_sites() {
       if (std::ranges::any_of(known, [&name](std::string_view host) { return means(name, host); })) continue;
       const auto meant = text::nearest(name, known);
       complain(site_hosts_[i],
-               fmt::format("{}hosts: {}: no such host: {}", subject, quoted(name),
+               fmt::format("{}hosts: {}: no such host: {}", subject, in_quotes(name),
                            meant ? fmt::format("did you mean {}?", *meant) : "use the names of [[host]] tables"));
     }
     for (ClusterHost& host : cluster_.hosts) {
@@ -417,7 +417,7 @@ void Reader::check_files() {
       if (std::ranges::any_of(known, [&name](std::string_view host) { return means(name, host); })) continue;
       const auto meant = text::nearest(name, known);
       complain(file_hosts_[i],
-               fmt::format("[[file]]: hosts: {}: no such host: {}", quoted(name),
+               fmt::format("[[file]]: hosts: {}: no such host: {}", in_quotes(name),
                            meant ? fmt::format("did you mean {}?", *meant) : "use the names of [[host]] tables"));
     }
   }
@@ -472,7 +472,7 @@ Cluster Reader::read(const Document& document) {
     complain(
         entry.at,
         fmt::format("{}: keys stand in tables: write [machine], [[host]], [[site]], [[file]] or [comm] before it{}",
-                    quoted(entry.key), hint));
+                    in_quotes(entry.key), hint));
   }
   // [machine] holds for all hosts, wherever it stands.
   for (const Section& section : document.sections) {

@@ -61,7 +61,7 @@ std::string list_text(const Value::Texts& texts) {
   std::string text = "[";
   for (const std::string& each : texts) {
     if (text.size() > shown_max) break;
-    text += (text.size() > 1 ? ", " : "") + quoted(each);
+    text += (text.size() > 1 ? ", " : "") + in_quotes(each);
   }
   return shortened(text + "]");
 }
@@ -71,7 +71,7 @@ Value read_value(const toml::node& node) {
   value.at = place(node.source());
   if (const auto* text = node.as_string()) {
     value.content = text->get();
-    value.shown = quoted(text->get());
+    value.shown = in_quotes(text->get());
   } else if (const auto* whole = node.as_integer()) {
     value.content = whole->get();
     value.shown = fmt::format("{}", whole->get());
@@ -194,7 +194,7 @@ std::string_view plain(std::string_view description) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string escaped = "\"";
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
@@ -222,8 +222,8 @@ Document read_document(std::string_view text, const std::string& name, std::stri
     std::string_view words = line_of(text, at.line);
     if (std::string_view(error.description()).find("utf-8") != std::string_view::npos) words = "?";
     const std::string_view problem = plain(error.description());
-    throw Error(Errc::bad_option, fmt::format("{}:{}:{}: {}: {}: {}", name, at.line, at.column, quoted(words), problem,
-                                              remedy(words, problem, tables)));
+    throw Error(Errc::bad_option, fmt::format("{}:{}:{}: {}: {}: {}", name, at.line, at.column, in_quotes(words),
+                                              problem, remedy(words, problem, tables)));
   }
 }
 

@@ -50,7 +50,7 @@ struct Document {
 };
 
 /// `text` in quotes, for messages: control characters are escaped, and long texts shortened.
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string in_quotes(std::string_view text);
 
 /// `tables`: which ones such a file has, for messages. Throws Error(bad_option) "NAME:line:column: ..." when it is not
 /// TOML.

@@ -305,7 +305,7 @@ std::optional<double> parse(std::string_view text) {
 
 double command_number(const std::string& subject, const std::string& line, std::chrono::seconds time_max) {
   const auto refuse = [&](const std::string& what) {
-    throw Error(Errc::failed, fmt::format("{}: the command {} {}", subject, cluster::quoted(line), what));
+    throw Error(Errc::failed, fmt::format("{}: the command {} {}", subject, cluster::in_quotes(line), what));
   };
   std::optional<std::string> output;
   int status = 0;
@@ -320,8 +320,8 @@ double command_number(const std::string& subject, const std::string& line, std::
   if (status != 0) refuse(fmt::format("failed with status {}: try it on this host", status));
   const auto number = parse(*output);
   if (!number)
-    refuse(
-        fmt::format("wrote {}, not a number above 0: it must print that and nothing else", cluster::quoted(*output)));
+    refuse(fmt::format("wrote {}, not a number above 0: it must print that and nothing else",
+                       cluster::in_quotes(*output)));
   return *number;
 }
 

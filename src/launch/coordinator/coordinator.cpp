@@ -710,7 +710,7 @@ std::string Coordinator::Impl::not_there(const std::vector<std::uint32_t>& late,
   return fmt::format(
       "{} did not answer within {} s{}; nothing was started. Does ssh, or the login shell there, wait for "
       "something?",
-      names, arrival_patience.count(), start::quoted(nodes[late.front()]->early_lines));
+      names, arrival_patience.count(), start::in_quotes(nodes[late.front()]->early_lines));
 }
 
 void Coordinator::Impl::too_late() {

@@ -299,7 +299,7 @@ void BatchJob::begin_here() const {
     std::vector<std::string> words;
     const std::string all = os::read_file(output).value_or("");
     for (const std::string_view line : lines_of(all)) words.emplace_back(line);
-    throw Error(Errc::failed, fmt::format("{}: no keeper has started{}", text(), start::quoted(words)));
+    throw Error(Errc::failed, fmt::format("{}: no keeper has started{}", text(), start::in_quotes(words)));
   }
 }
 

@@ -109,7 +109,7 @@ class KeeperMethod final : public LaunchMethod {
     if (end.began) {
       return {.kind = Kind::failed,
               .text = fmt::format("{}: the way to its keeper broke, as when ssh to it, or the keeper, has ended{}",
-                                  host_name(node), quoted(end.words))};
+                                  host_name(node), in_quotes(end.words))};
     }
     return {.kind = Kind::failed,
             .text = fmt::format("{}: its keeper has closed the connection without a word, as one that has ended, or "

@@ -116,7 +116,7 @@ class CommandMethod : public LaunchMethod {
           .kind = Verdict::Kind::failed,
           .text = fmt::format("{}: its command ended with status {}: {} cannot be executed{}; try it by hand: {}",
                               host_name(node), end.status, "the command itself or " + node.command[0] + " on that host",
-                              quoted(end.words), command({node})[2])};
+                              in_quotes(end.words), command({node})[2])};
     }
     return {.kind = Verdict::Kind::ended, .status = end.status, .text = {}};
   }
@@ -241,13 +241,14 @@ class SshMethod : public LaunchMethod {
     const std::string by_hand = fmt::format("`{}`", shell_command(trial));
     if (end.began) {
       const std::string how = end.status == ssh_failed ? "" : fmt::format(": ssh {}", how_it_ended(end.status));
-      return {.kind = Kind::failed,
-              .text = fmt::format("{}: the ssh connection to it broke{}{}", host_name(node), how, quoted(complaints))};
+      return {
+          .kind = Kind::failed,
+          .text = fmt::format("{}: the ssh connection to it broke{}{}", host_name(node), how, in_quotes(complaints))};
     }
     if (end.status != ssh_failed) {  // the login shell, a forced command, a signal to our ssh
       return {.kind = Kind::failed,
               .text = fmt::format("{}: ssh {} before aprun ran there{}; what does its login shell do? try {}",
-                                  host_name(node), how_it_ended(end.status), quoted(complaints), by_hand)};
+                                  host_name(node), how_it_ended(end.status), in_quotes(complaints), by_hand)};
     }
     const Symptom* symptom = symptom_of(complaints);
     if (symptom != nullptr && end.attempt < symptom->attempts) {
@@ -259,7 +260,7 @@ class SshMethod : public LaunchMethod {
     const std::string times = end.attempt == 1 ? "" : fmt::format(" {} times", end.attempt);
     return {.kind = Kind::failed,
             .text = fmt::format("{}: ssh to {} failed{}{}; {} {}", host_name(node), ssh_target(node.host).host, times,
-                                quoted(complaints), symptom == nullptr ? "try" : symptom->remedy, by_hand)};
+                                in_quotes(complaints), symptom == nullptr ? "try" : symptom->remedy, by_hand)};
   }
 
   std::string not_executed(const NodeStart& node, const std::string& why) const override {
@@ -395,7 +396,7 @@ class SlurmMethod : public LaunchMethod {
     if (end.began) return judge_program(node, end, "srun");
     return {.kind = Verdict::Kind::failed,
             .text = fmt::format("{}: srun {} and has not started it{}; is the host in the allocation ({})?",
-                                host_name(node), how_it_ended(end.status), quoted(end.words),
+                                host_name(node), how_it_ended(end.status), in_quotes(end.words),
                                 variable("SLURM_JOB_NODELIST"))};
   }
 
@@ -459,7 +460,7 @@ std::string how_it_ended(int status) {
   return fmt::format("was killed by signal {} ({})", status - 128, name == nullptr ? "unknown" : name);
 }
 
-std::string quoted(const std::vector<std::string>& words) {
+std::string in_quotes(const std::vector<std::string>& words) {
   constexpr std::size_t lines_max = 3;
   const std::size_t from = words.size() > lines_max ? words.size() - lines_max : 0;
   std::string text;
@@ -479,13 +480,13 @@ Verdict judge_program(const NodeStart& node, const MethodEnd& end, std::string_v
     return {.kind = Kind::failed,
             .text = fmt::format("{}: {} reached it, but there is no {}{}; install APlib there, or give the path of its "
                                 "aprun (aprun = \"...\")",
-                                host_name(node), by, node.command[0], quoted(end.words))};
+                                host_name(node), by, node.command[0], in_quotes(end.words))};
   }
   if (!end.arrived && end.status == not_executable) {
     return {
         .kind = Kind::failed,
         .text = fmt::format("{}: {} reached it, but {} cannot be executed there{}; is it for another kind of machine?",
-                            host_name(node), by, node.command[0], quoted(end.words))};
+                            host_name(node), by, node.command[0], in_quotes(end.words))};
   }
   return {.kind = Kind::ended, .status = end.status, .text = {}};
 }

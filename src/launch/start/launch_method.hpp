@@ -129,7 +129,7 @@ struct SshTarget {
 /// "was killed by signal 9 (Killed)", "ended with status 3".
 [[nodiscard]] std::string how_it_ended(int status);
 /// The last few words of output in quotes and parentheses, or "".
-[[nodiscard]] std::string quoted(const std::vector<std::string>& words);
+[[nodiscard]] std::string in_quotes(const std::vector<std::string>& words);
 /// The verdict on a node whose shell or process has run. 126 and 127 before it is there mean that the command was
 /// missing.
 [[nodiscard]] Verdict judge_program(const NodeStart& node, const MethodEnd& end, std::string_view by);

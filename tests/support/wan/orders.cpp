@@ -18,7 +18,7 @@ struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-std::string quoted(std::string_view text) { return '"' + std::string(text) + '"'; }
+std::string in_quotes(std::string_view text) { return '"' + std::string(text) + '"'; }
 
 std::vector<std::string> words_of(std::string_view line) {
   std::vector<std::string> words;
@@ -43,7 +43,7 @@ double measure(const std::string& text, std::initializer_list<std::pair<std::str
       if (std::isfinite(value) && value >= least && value <= 1e15) return value;
     }
   }
-  throw Refusal(quoted(text) + " is " + remedy);
+  throw Refusal(in_quotes(text) + " is " + remedy);
 }
 
 double rate_of(const std::string& text) {
@@ -62,14 +62,14 @@ Time time_of(const std::string& text) {
   constexpr double day = 86400e9;
   const std::string remedy = "no time up to a day: use a number of ns, us, ms or s, as in 0.35ms";
   const double time = measure(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}, 0, remedy);
-  if (time > day) throw Refusal(quoted(text) + " is " + remedy);
+  if (time > day) throw Refusal(in_quotes(text) + " is " + remedy);
   return Time(std::llround(time));
 }
 
 double share_of(const std::string& text) {
   const std::string remedy = "no share: use 0 to 1, as in 0.01";
   const double share = measure(text, {{"", 1}}, 0, remedy);
-  if (share > 1) throw Refusal(quoted(text) + " is " + remedy);
+  if (share > 1) throw Refusal(in_quotes(text) + " is " + remedy);
   return share;
 }
 
@@ -77,7 +77,8 @@ std::uint64_t seed_of(const std::string& text) {
   std::uint64_t seed = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, seed);
-  if (error != std::errc() || stop != end) throw Refusal(quoted(text) + " is no seed: use a whole number below 2^64");
+  if (error != std::errc() || stop != end)
+    throw Refusal(in_quotes(text) + " is no seed: use a whole number below 2^64");
   return seed;
 }
 
@@ -93,9 +94,10 @@ class Order {
     std::vector<Prefix> addresses;
     for (std::size_t i = 4; i < words_.size(); ++i) {
       const auto address = Prefix::parse(words_[i]);
-      if (!address) throw Refusal(quoted(words_[i]) + " is no address: use one as 10.91.0.1, 10.91.1.0/24 or fd91::1");
+      if (!address)
+        throw Refusal(in_quotes(words_[i]) + " is no address: use one as 10.91.0.1, 10.91.1.0/24 or fd91::1");
       if (const auto owner = network_.owner(*address)) {
-        throw Refusal(quoted(words_[i]) + " is an address of site " + quoted(network_.name(*owner)) +
+        throw Refusal(in_quotes(words_[i]) + " is an address of site " + in_quotes(network_.name(*owner)) +
                       ": choose another");
       }
       addresses.push_back(*address);
@@ -170,23 +172,23 @@ class Order {
  private:
   void want(const std::string& form, std::size_t least, std::optional<std::size_t> most = std::nullopt) const {
     if (words_.size() < least) throw Refusal("words are missing: write " + form);
-    if (most && words_.size() > *most) throw Refusal(quoted(words_[*most]) + " is too much: write " + form);
+    if (most && words_.size() > *most) throw Refusal(in_quotes(words_[*most]) + " is too much: write " + form);
   }
 
   [[nodiscard]] const std::string& value(std::size_t key, const std::string& form) const {
-    if (key + 1 == words_.size()) throw Refusal(quoted(words_[key]) + " has no value: write " + form);
+    if (key + 1 == words_.size()) throw Refusal(in_quotes(words_[key]) + " has no value: write " + form);
     return words_[key + 1];
   }
 
   static Refusal unknown_key(const std::string& key, const std::string& form) {
-    return Refusal("there is no " + quoted(key) + " here: write " + form);
+    return Refusal("there is no " + in_quotes(key) + " here: write " + form);
   }
 
   [[nodiscard]] Network::Site site_of(const std::string& name) const {
     if (const auto site = network_.find(name)) return *site;
     std::string names;
     for (Network::Site site = 0; site < network_.sites(); ++site) names += (site ? ", " : "") + network_.name(site);
-    throw Refusal("there is no site " + quoted(name) + ": " +
+    throw Refusal("there is no site " + in_quotes(name) + ": " +
                   (names.empty() ? "begin with orders \"site\"" : "use one of " + names));
   }
 
@@ -223,10 +225,10 @@ std::string Orders::carry_out(std::string_view line, Time now) {
       order.count();
       return counters() + "ok\n";
     } else {
-      throw Refusal("there is no order " + quoted(words[0]) + ": use site, access, pair, cut, join or count");
+      throw Refusal("there is no order " + in_quotes(words[0]) + ": use site, access, pair, cut, join or count");
     }
   } catch (const std::runtime_error& error) {
-    return "error: line " + std::to_string(lines_) + ": " + quoted(line) + ": " + error.what() + '\n';
+    return "error: line " + std::to_string(lines_) + ": " + in_quotes(line) + ": " + error.what() + '\n';
   }
   return "ok\n";
 }
