@@ -315,11 +315,11 @@ constexpr std::array rows{
                "Grid of cells: 4x2 has 4 columns and 2 rows, 8 means 8x1."},
               apply_cells,
               print_cells},
-    OptionRow{{"threads", "APLIB_THREADS", "N|auto|per-cell", "auto", "threads", "1 .. 4096",
-               "Threads that carry the cells, at most one per cell; auto: one per usable core, and one for each "
-               "cell whose program makes threads; per-cell: one per cell."},
-              apply_threads,
-              print_threads},
+    OptionRow{
+        {"threads", "APLIB_THREADS", "N|auto|per-cell", "auto", "threads", "1 .. 4096",
+         "Threads that carry the cells, at most one per cell; auto: one per usable core; per-cell: one per cell."},
+        apply_threads,
+        print_threads},
     OptionRow{{"stack-size", "APLIB_STACK_SIZE", "SIZE", "256k", "bytes", "8k .. 1g",
                "Address space of each task's stack, committed as it is touched."},
               apply_stack_size<&Options::stack_bytes>,

@@ -30,8 +30,7 @@ namespace {
 
 bool all_have_arrived(const Domain& domain, std::uint64_t episode) noexcept {
   std::uint32_t count = 0;
-  const std::uint32_t in_use = domain.carriers_in_use();
-  for (std::uint32_t p = 0; p < in_use; ++p) count += domain.arrivals[p].of(episode).arrived_in(episode);
+  for (std::uint32_t p = 0; p < domain.carriers; ++p) count += domain.arrivals[p].of(episode).arrived_in(episode);
   return count == domain.local_count();
 }
 
@@ -278,7 +277,7 @@ void Collectives::begin_exchange() noexcept {
   const CollectiveCall& call = place_of(caller).calls[parity];
   const std::uint32_t signature = call.signature();
   bool disagree = false;
-  for (std::uint32_t p = 0; p < domain_.carriers_in_use(); ++p) {
+  for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
     const ArrivalLine& line = domain_.arrivals[p].of(episode_);
     if (line.arrived_in(episode_) != 0) disagree = disagree || line.signature != signature;
   }
@@ -299,7 +298,7 @@ Operand Collectives::fold_all(std::uint64_t episode, bool& mismatch) {
   std::uint32_t signature = 0;
   std::uint32_t next = 0;  // first cell not covered by published pieces in order
   bool in_order = true;
-  for (std::uint32_t p = 0; p < domain_.carriers_in_use(); ++p) {
+  for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
     const ArrivalLine& line = domain_.arrivals[p].of(episode);
     const std::uint32_t arrived = line.arrived_in(episode);
     if (arrived == 0) continue;
@@ -311,7 +310,7 @@ Operand Collectives::fold_all(std::uint64_t episode, bool& mismatch) {
   if (mismatch || call_.kind == CollectiveKind::broadcast) return {};
   Fold fold(call_.combine);
   if (in_order) {
-    for (std::uint32_t p = 0; p < domain_.carriers_in_use(); ++p) {
+    for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
       const ArrivalLine& line = domain_.arrivals[p].of(episode);
       if (line.arrived_in(episode) == 0) continue;
       std::uint32_t first = line.first;

@@ -23,6 +23,9 @@ namespace aplib {
 
 class CoreSharing {
  public:
+  /// `is_own`: by all that is known, no other thread of the machine runs on the core.
+  explicit CoreSharing(bool is_own = true) noexcept : is_own_(is_own) {}
+
   /// An offer costs some 0.4 us: while nobody takes it, a wait of less than this makes none.
   static constexpr auto offer_interval = std::chrono::microseconds(10);
   /// An offer that takes longer has been taken.
@@ -49,12 +52,11 @@ class CoreSharing {
     return is_shared_ || now - std::max(start, last_) >= offer_interval;
   }
 
-  /// It has offered the core at `before`, and runs again at `after`. `is_own`: by all that is known, no other thread of
-  /// the machine runs on the core. Returns for how long others have run.
-  Clock::duration offered(Clock::time_point before, Clock::time_point after, bool is_own) noexcept {
+  /// It has offered the core at `before`, and runs again at `after`. Returns for how long others have run.
+  Clock::duration offered(Clock::time_point before, Clock::time_point after) noexcept {
     last_ = after;
     const Clock::duration took = after - before;
-    const bool is_slice = is_own && took >= slice_min;
+    const bool is_slice = is_own_ && took >= slice_min;
     if (is_slice) {
       computed_until_ = after + slice_memory_;
       slice_memory_ = std::min(2 * slice_memory_, slice_memory_max);
@@ -71,6 +73,7 @@ class CoreSharing {
   }
 
  private:
+  bool is_own_;
   bool is_shared_ = false;
   Clock::time_point last_{};   // offer
   Clock::time_point taken_{};  // the last one that was

@@ -191,8 +191,7 @@ void Domain::wake_carriers() noexcept {
     only = &state;
     ++count;
   };
-  const std::uint32_t in_use = carriers_in_use();
-  for (std::uint32_t p = 0; p < in_use; ++p) processors[p]->parker().wake_if_asleep(gather, began);
+  for (std::uint32_t p = 0; p < carriers; ++p) processors[p]->parker().wake_if_asleep(gather, began);
   if (count == 1) os.wake(*only);
   if (count > 1) os.group.wake_all();
 }

@@ -125,17 +125,14 @@ struct Domain {
   bool has_host = false;
   std::uint32_t host_id = 4096;  ///< What users call the host cell.
   std::chrono::nanoseconds poll_time{};
-  std::uint32_t usable_cores = UINT32_MAX;
-  bool may_learn_poll_time = false;     ///< The poll time is only what to begin with.
+  bool owns_cores = true;               ///< No two carriers share one.
+  bool learns_poll_time = false;        ///< The poll time is only what to begin with. The carriers own their cores.
   std::unique_ptr<HeapFile> heap_file;  ///< Of the cells' heaps, where other processes can map them. Else null.
   std::vector<Cell*> cells;             ///< cell_count, and the host at [cell_count].
   std::vector<std::unique_ptr<Cell>> owned_cells;
   std::unique_ptr<Cell> host_cell;
   std::vector<std::unique_ptr<Processor>> processors;  ///< The host's, if any, is last.
   std::uint32_t carriers = 0;                          ///< Processors that carry cells: 0 .. carriers-1.
-  /// So many of them, the last ones, are spares: each is for one cell, from when its program makes its first thread
-  /// (Mover::move_to_spare()). Until then they carry none, and sleep.
-  std::uint32_t spares = 0;
   ParkerOs os;
   CellMap cell_map;           ///< Which process carries which cell.
   std::uint32_t process = 0;  ///< This one.
@@ -177,7 +174,6 @@ struct Domain {
       0};  ///< High half: sleeps so far; low half: processors asleep without a timer.
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> idle_processors{0};  ///< Idle for some time: would like a cell.
   std::atomic<bool> move_in_progress{false};                                ///< At most one cell moves at a time.
-  std::atomic<std::uint32_t> spares_left{0};  ///< The last ones. Who moves a cell changes it.
   std::atomic<std::uint64_t> moves{0};
 
   std::atomic<const std::vector<Processor*>*> wakeable{nullptr};  ///< See publish_processors().
@@ -251,16 +247,6 @@ struct Domain {
   void wake_carriers() noexcept;
   /// wake_carriers() would wake one. The same promise: none is missed that has not seen what the caller wrote.
   [[nodiscard]] bool some_carrier_sleeps() const noexcept;
-  /// Processors 0 .. shared_carriers()-1 carry any number of cells each.
-  [[nodiscard]] std::uint32_t shared_carriers() const noexcept { return carriers - spares; }
-  /// All cells are on processors 0 .. carriers_in_use()-1. Relaxed: whoever carries a cell has seen itself counted, and
-  /// looks, behind a fence, at what others have left for it.
-  [[nodiscard]] std::uint32_t carriers_in_use() const noexcept {
-    return carriers - spares_left.load(std::memory_order_relaxed);
-  }
-  /// No two processors that carry cells share a core.
-  [[nodiscard]] bool owns_cores() const noexcept { return carriers_in_use() <= usable_cores; }
-  [[nodiscard]] bool learns_poll_time() const noexcept { return may_learn_poll_time && owns_cores(); }
   /// Processors that are threads.
   [[nodiscard]] std::size_t thread_count() const noexcept { return processors.size() - (network != nullptr ? 1 : 0); }
   /// This process carries the cell. False for the host program.

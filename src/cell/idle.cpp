@@ -25,7 +25,10 @@ constexpr int shared_poll_max = 10;  // polling times that others may have the c
 
 Idle::Idle(Processor& here, Domain& domain) : here_(here), domain_(domain), parker_(domain.os) {}
 
-void Idle::prepare() { network_ = domain_.network; }
+void Idle::prepare() {
+  network_ = domain_.network;
+  sharing_ = CoreSharing(domain_.owns_cores);
+}
 
 void Idle::begin() {
   coarse_now_ = Clock::now();
@@ -127,13 +130,11 @@ void Idle::pause() noexcept {
   }
 }
 
-bool Idle::carries_nothing() const noexcept { return here_.is_spare() && here_.residents().empty(); }
-
 // The host program has no core of its own, so it does not poll.
 std::chrono::nanoseconds Idle::poll_time(Clock::time_point now) const noexcept {
-  if (here_.is_host() || carries_nothing()) return std::chrono::nanoseconds(0);
+  if (here_.is_host()) return std::chrono::nanoseconds(0);
   if (sharing_.is_computed_on(now)) return std::min(domain_.poll_time, poll_of_computed);
-  if (!domain_.learns_poll_time() || sharing_.is_shared()) return domain_.poll_time;
+  if (!domain_.learns_poll_time || sharing_.is_shared()) return domain_.poll_time;
   return std::max(domain_.wake_cost.poll_time(), length_.poll_time());
 }
 
@@ -147,7 +148,7 @@ void Idle::show_choice(Clock::time_point now) noexcept {
 
 // Where threads wait for a core, neither is what wake-ups cost their own cost, nor what waits take their own length.
 void Idle::learn(Clock::duration waited, bool has_slept) noexcept {
-  if (!domain_.learns_poll_time() || sharing_.is_wanted(coarse_now_)) return;
+  if (!domain_.learns_poll_time || sharing_.is_wanted(coarse_now_)) return;
   length_.waited(waited);
   if (!has_slept) domain_.wake_cost.polled_for(waited);
 }
@@ -226,7 +227,7 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
 
 Clock::duration Idle::offer_core(Clock::time_point now) noexcept {
   os::offer_core();
-  return sharing_.offered(now, Clock::now(), domain_.owns_cores());
+  return sharing_.offered(now, Clock::now());
 }
 
 void Idle::offer_core_in_loop() noexcept {
@@ -235,7 +236,7 @@ void Idle::offer_core_in_loop() noexcept {
 }
 
 void Idle::show_idle(Clock::time_point since) noexcept {
-  if (idle_flag_ || here_.is_host() || here_.is_spare()) return;  // a spare takes no cell of others
+  if (idle_flag_ || here_.is_host()) return;
   idle_flag_ = true;
   load_.idle_since(since);
   domain_.idle_processors.fetch_add(1, std::memory_order_relaxed);  // relaxed: a hint
@@ -252,7 +253,7 @@ void Idle::show_busy(Clock::time_point now) noexcept {
 // whoever makes such work calls wake_if_asleep() afterwards.
 void Idle::park() noexcept {
   here_.pool().flush();
-  const bool in_network = network_ != nullptr && !carries_nothing() && network_->begin_wait();
+  const bool in_network = network_ != nullptr && network_->begin_wait();
   bool held = false;
   bool told = false;
   const auto look = [&] {
@@ -277,7 +278,7 @@ void Idle::park() noexcept {
   const bool slept = sleep_unless(parker_, in_network, look, [&] { sleep(in_network, held); });
   if (const Clock::time_point began = parker_.waker_began(); slept && began != Clock::time_point{}) {
     const Clock::time_point now = Clock::now();
-    if (domain_.learns_poll_time() && !sharing_.is_wanted(now)) domain_.wake_cost.woken_after(now - began);
+    if (domain_.learns_poll_time && !sharing_.is_wanted(now)) domain_.wake_cost.woken_after(now - began);
   }
   if (in_network) {
     network_->end_wait();

@@ -182,7 +182,6 @@ class Idle {
   void pause() noexcept;
   void show_idle(Clock::time_point since) noexcept;
   void show_busy(Clock::time_point now) noexcept;
-  [[nodiscard]] bool carries_nothing() const noexcept;  // a spare
   bool deadlocked(std::uint64_t sleepers_word);
 
   ReadyQueue<TaskControl> ready_;

@@ -38,7 +38,7 @@ void Mover::offer_cells(TaskControl& self) noexcept {
   const double one_cell = ours / static_cast<double>(live);
   std::uint32_t taker = here_.index();
   double least = ours - least_gain - one_cell;
-  for (std::uint32_t p = 0; p < domain_.shared_carriers(); ++p) {
+  for (std::uint32_t p = 0; p < domain_.carriers; ++p) {
     const LoadMeter& other = domain_.processors[p]->idle().load();
     if (p == here_.index() || !other.idle_now()) continue;
     const double theirs = other.busy_share(now);
@@ -65,7 +65,7 @@ void Mover::offer_cells(TaskControl& self) noexcept {
   });
 }
 
-bool Mover::begin_move(Cell& cell) noexcept {
+bool Mover::hand_over(Cell& cell, std::uint32_t to) {
   if (domain_.move_in_progress.exchange(true, std::memory_order_acq_rel))
     return false;  // acq_rel: against the end of the last move
   // A sender may be filling a buffer of the cell: then it stays.
@@ -73,16 +73,6 @@ bool Mover::begin_move(Cell& cell) noexcept {
     domain_.move_in_progress.store(false, std::memory_order_release);  // nothing has moved
     return false;
   }
-  return true;
-}
-
-bool Mover::hand_over(Cell& cell, std::uint32_t to) {
-  if (!begin_move(cell)) return false;
-  give(cell, to);
-  return true;
-}
-
-void Mover::give(Cell& cell, std::uint32_t to) {
   here_.idle().pack(cell);
   here_.remove_resident(cell.id);
   here_.outbound().set_route(cell.id, to);
@@ -90,31 +80,7 @@ void Mover::give(Cell& cell, std::uint32_t to) {
   protocol_.leave(cell.id, to, push_of(here_));
   domain_.moves.fetch_add(1, std::memory_order_relaxed);  // relaxed: a statistic
   here_.collectives().resident_left();
-}
-
-bool Mover::move_to_spare(TaskControl& self) noexcept {
-  while (!self.cell->processor->is_spare()) {
-    const Domain& domain = self.cell->processor->domain();
-    if (self.cell->stays || self.cell->keeps_thread) return false;
-    if (domain.stopping.load(std::memory_order_relaxed)) return false;  // relaxed: as stops()
-    Processor::leave_for_spare(self);
-  }
   return true;
-}
-
-void Mover::send_to_spare(TaskControl& task) noexcept {
-  Cell& cell = *task.cell;
-  here_.idle().make_ready(task);
-  if (!begin_move(cell)) {  // the move that is under way needs us, and perhaps our core
-    here_.look_around();
-    here_.idle().look_in_vain();
-    return;
-  }
-  domain_.guarded([&] {
-    const std::uint32_t spare = domain_.carriers_in_use();
-    domain_.spares_left.fetch_sub(1, std::memory_order_relaxed);  // relaxed: cell_moved tells of the cell
-    give(cell, spare);
-  });
 }
 
 void Mover::cell_moved(std::uint32_t from, std::uint32_t cell_index, std::uint32_t to) {

@@ -145,12 +145,6 @@ class Mover {
   void offer_cells(TaskControl& self) noexcept;
   /// Gives a cell of ours away. False: it stays, because another cell moves, or a sender is filling one of its buffers.
   bool hand_over(Cell& cell, std::uint32_t to);
-  /// From here on the calling task's cell has a processor for itself, a spare: its program makes its first thread.
-  /// Others may run meanwhile. False: it stays where it is, because something of its program is bound to the thread, or
-  /// the machine stops. REQUIRES: there are spares, and the cell has no other task.
-  static bool move_to_spare(TaskControl& self) noexcept;
-  /// Its part on the thread's own stack, once nothing runs on the task's.
-  void send_to_spare(TaskControl& task) noexcept;
   void cell_moved(std::uint32_t from, std::uint32_t cell, std::uint32_t to);
   void fence(std::uint32_t of);
   /// Puts the end of a cell of ours off while another arrives, because what the ended one has sent to it waits, too.
@@ -158,8 +152,6 @@ class Mover {
   bool postpone_end(std::uint32_t cell);
 
  private:
-  bool begin_move(Cell& cell) noexcept;
-  void give(Cell& cell, std::uint32_t to);
   void end_move();
 
   Processor& here_;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
-#include <utility>
 
 #include "aplib/error.hpp"
 #include "base/text.hpp"
@@ -140,7 +139,6 @@ void Processor::run() {
     if (next == nullptr) break;
     switch_to_task(base_, *next, false);
     landed();
-    if (leaving_ != nullptr) mover_.send_to_spare(*std::exchange(leaving_, nullptr));
   }
   pool_->flush();
   current_processor = nullptr;
@@ -238,15 +236,6 @@ void Processor::stop_tasks() {
   };
   for (const std::uint32_t cell : residents_) stop_cell(*domain_.cells[cell]);
   if (is_host()) stop_cell(*domain_.host_cell);
-}
-
-void Processor::leave_for_spare(TaskControl& self) noexcept {
-  Processor& here = *self.cell->processor;
-  here.count_switch(1);
-  here.leaving_ = &self;
-  here.running_.store(nullptr, std::memory_order_relaxed);  // relaxed: for ourselves
-  switch_to(here.thread_, self, here.base_, false);
-  self.cell->processor->landed();
 }
 
 void Processor::remove_resident(std::uint32_t cell) { std::erase(residents_, cell); }

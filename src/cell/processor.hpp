@@ -69,10 +69,6 @@ class Processor {
   [[nodiscard]] std::uint32_t index() const noexcept { return index_; }
   [[nodiscard]] bool is_host() const noexcept { return role_ == ProcessorRole::host; }
   [[nodiscard]] bool is_network() const noexcept { return role_ == ProcessorRole::network; }
-  /// It is for one cell, whose program makes threads (Domain::spares).
-  [[nodiscard]] bool is_spare() const noexcept {
-    return role_ == ProcessorRole::carrier && index_ >= domain_.shared_carriers();
-  }
   [[nodiscard]] TaskControl* running() const noexcept {
     return running_.load(std::memory_order_relaxed);  // relaxed: own value
   }
@@ -196,9 +192,6 @@ class Processor {
     return wanted_.load(std::memory_order_relaxed) != 0;  // relaxed: the lock that it is set under orders the rest
   }
   void stop_tasks();
-  /// Leaves `self`, which is ready, for the thread's own stack, where its cell is given to a spare. Returns on that, or
-  /// here if the cell could not go.
-  static void leave_for_spare(TaskControl& self) noexcept;
   void remove_resident(std::uint32_t cell);
   /// Makes add_resident() one that does not throw.
   void make_room_for_resident() { residents_.reserve(residents_.size() + 1); }
@@ -243,8 +236,7 @@ class Processor {
   std::atomic<std::uint32_t> switches_{0};
   Outbound outbound_;
   ThreadState thread_;
-  TaskControl* dying_ = nullptr;    // ended; its stack is free once we are off it
-  TaskControl* leaving_ = nullptr;  // its cell goes to a spare once we are off its stack
+  TaskControl* dying_ = nullptr;  // ended; its stack is free once we are off it
   Idle idle_;
   Inbound inbound_;
   Mover mover_;
@@ -269,8 +261,7 @@ class Processor {
 
 inline bool Domain::some_carrier_sleeps() const noexcept {
   os.waker_fence();  // what was written before the look at them; see Parker
-  const std::uint32_t in_use = carriers_in_use();
-  for (std::uint32_t p = 0; p < in_use; ++p) {
+  for (std::uint32_t p = 0; p < carriers; ++p) {
     if (processors[p]->parker().is_asleep()) return true;
   }
   return false;

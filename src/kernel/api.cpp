@@ -710,7 +710,7 @@ namespace this_machine {
 
 Grid grid() { return api::grid("grid"); }
 std::uint32_t cell_count() { return self_or_throw("cell_count").cell->processor->domain().cell_count; }
-std::uint32_t processor_count() { return self_or_throw("processor_count").cell->processor->domain().shared_carriers(); }
+std::uint32_t processor_count() { return self_or_throw("processor_count").cell->processor->domain().carriers; }
 CellId host_cell() { return api::host_cell("host_cell"); }
 
 void configure(Grid grid) { api::configure("configure", grid); }

@@ -26,6 +26,8 @@ struct TaskControl;
 /// What the machine's options mean for the loader. This and choose_start() serve the run and the description of a run,
 /// so that both say the same.
 loader::LoadOptions load_options(const Options& options, const ProgramRun& run);
+/// Options::threads, decided as far as it depends on the programs.
+[[nodiscard]] std::uint32_t threads_for(bool has_threads, const Options& options);
 
 struct ProgramStart {
   bool is_host = false;  ///< It runs as host program, not on the cells.
@@ -45,7 +47,8 @@ class LoadedRun {
   std::shared_ptr<const loader::Program> load(const std::string& file) { return load(file, run); }
   /// The same with what `of`, which is `run` or one of its others, has for itself.
   std::shared_ptr<const loader::Program> load(const std::string& file, const ProgramRun& of);
-  /// The most that one of the programs needs which were loaded.
+  /// Some program that was loaded has threads of its own (Program::has_threads), or makes some.
+  [[nodiscard]] bool has_threads();
   [[nodiscard]] ProgramThreads program_threads();
 
   /// Runs an instance of a program on a cell, from the first constructor to the last destructor. Returns its status.

@@ -91,19 +91,15 @@ void Machine::Impl::make_carriers() {
   placement = plan_placement(ours, program_threads);
   domain->options = options;
   domain->poll_time = poll_time(options, placement);
-  domain->usable_cores = placement.usable_cores;
-  domain->may_learn_poll_time = !options.poll_time && !placement.limited;
-  if (cells != 0) {
-    domain->carriers = placement.processors + placement.spares;
-    domain->spares = placement.spares;
-    domain->spares_left.store(placement.spares, std::memory_order_relaxed);  // relaxed: before the threads
-  }
+  domain->owns_cores = !placement.oversubscribed;
+  domain->learns_poll_time = !options.poll_time && !placement.limited && domain->owns_cores;
+  domain->carriers = cells == 0 ? 0 : placement.processors;
   domain->arrivals = std::make_unique<ArrivalLines[]>(domain->carriers);
   std::vector<std::unique_ptr<Processor>> carriers;
   for (std::uint32_t p = 0; p < domain->carriers; ++p)
     carriers.push_back(std::make_unique<Processor>(*domain, p, ProcessorRole::carrier));
   for (std::uint32_t i = 0; const std::uint32_t cell : domain->local_cells())
-    domain->cells[cell]->processor = carriers[processor_of_cell(i++, cells, domain->shared_carriers())].get();
+    domain->cells[cell]->processor = carriers[processor_of_cell(i++, cells, domain->carriers)].get();
   for (auto& host : domain->processors) carriers.push_back(std::move(host));
   domain->processors = std::move(carriers);
   if (process != nullptr) process->attach(*domain);
@@ -136,7 +132,7 @@ void Machine::Impl::start_threads() {
       break;
     }
   }
-  if (domain->shared_carriers() < domain->local_count()) watch_for_spins();
+  if (domain->carriers < domain->local_count()) watch_for_spins();
 }
 
 void Machine::Impl::watch_for_spins() {
@@ -178,7 +174,7 @@ Report Machine::Impl::report(Clock::time_point start, int host_status) {
   } else if (process != nullptr && process->stopped_status().value_or(0) != 0) {
     report.exit_status = *process->stopped_status();
   }
-  log.debug("{} cells on {} processors, {} moves, {:.3f} s", domain->cell_count, domain->carriers_in_use(),
+  log.debug("{} cells on {} processors, {} moves, {:.3f} s", domain->cell_count, domain->carriers,
             domain->moves.load(std::memory_order_relaxed), report.seconds);  // relaxed: the threads are joined
   return report;
 }
@@ -657,7 +653,7 @@ std::string describe_waits(const Domain& domain) {
   std::uint32_t shared = 0;
   std::uint32_t computed_on = 0;
   for (const auto& processor : domain.processors) {
-    if (processor->is_host() || processor->index() >= domain.carriers_in_use()) continue;
+    if (processor->is_host()) continue;
     const WaitChoice choice = processor->idle().choice();
     least = std::min(least, choice.polls.count());
     most = std::max(most, choice.polls.count());
@@ -666,7 +662,7 @@ std::string describe_waits(const Domain& domain) {
   }
   std::string text = least == most ? fmt::format("{} us", most) : fmt::format("{} to {} us", least, most);
   const auto add = [&](std::uint32_t cores, const char* what) {
-    if (cores != 0) text += fmt::format("; {} of {} cores {}", cores, domain.carriers_in_use(), what);
+    if (cores != 0) text += fmt::format("; {} of {} cores {}", cores, domain.carriers, what);
   };
   add(shared, "shared");
   add(computed_on, "busy with others");

@@ -11,9 +11,6 @@
 namespace aplib {
 namespace {
 
-/// A move of a cell is a message to each processor, and an answer.
-constexpr std::uint32_t spares_max = 128;
-
 using namespace std::chrono_literals;
 
 /// A physical core, or what is left of it for us.
@@ -139,9 +136,8 @@ std::vector<unsigned> Topology::choose_cores(std::span<const unsigned> allowed, 
 // One processor is left to the scheduler, which keeps a lone thread where it is and moves it when another job comes to
 // its core.
 bool are_bound(const Options& options, const Placement& placement, ProgramThreads threads) noexcept {
-  const bool would_crowd = threads != ProgramThreads::none && placement.processors < placement.usable_cores;
-  return options.bind && placement.processors >= 2 && !placement.oversubscribed && !placement.limited && !would_crowd &&
-         placement.spares == 0;
+  const bool would_crowd = threads == ProgramThreads::some && placement.processors < placement.usable_cores;
+  return options.bind && placement.processors >= 2 && !placement.oversubscribed && !placement.limited && !would_crowd;
 }
 
 Placement plan_placement(const Options& options, ProgramThreads threads, const std::filesystem::path& root) {
@@ -154,12 +150,6 @@ Placement plan_placement(const Options& options, ProgramThreads threads, const s
   switch (options.threads) {
     case Options::threads_auto:
       plan.processors = std::min(cells, plan.usable_cores);
-      if (plan.processors == cells || threads < ProgramThreads::own_later) break;
-      if (threads == ProgramThreads::own_later && cells <= spares_max) {
-        plan.spares = cells;
-      } else {
-        plan.processors = cells;
-      }
       break;
     case Options::threads_per_cell:
       plan.processors = cells;

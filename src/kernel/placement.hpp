@@ -23,8 +23,7 @@ struct hwloc_topology;
 namespace aplib {
 
 struct Placement {
-  std::uint32_t processors = 1;  ///< threads that carry cells from the beginning, never more than cells
-  std::uint32_t spares = 0;      ///< more threads, each for one cell, from when its program makes threads
+  std::uint32_t processors = 1;  ///< threads to start, never more than cells
   std::vector<unsigned>
       core_of_processor;           ///< the system's number of each one's core; empty when processors are not bound
   std::uint32_t usable_cores = 1;  ///< by affinity mask and CPU quota
@@ -32,15 +31,8 @@ struct Placement {
   bool limited = false;            ///< a CPU quota pays for less than all cores
 };
 
-/// Whether programs make threads. These inherit the core to which the processor of their cell is bound.
-enum class ProgramThreads : std::uint8_t {
-  none,
-  some,
-  /// They may call MPI, so a cell needs a processor of its own: a thread that waits for another thread of its program
-  /// would keep other cells from running. It gets one when its program makes the first thread.
-  own_later,
-  own,  ///< The same, but the program is bound to the thread that it begins on.
-};
+/// Whether programs make threads: these inherit the core to which the processor of their cell is bound.
+enum class ProgramThreads : std::uint8_t { none, some };
 
 /// Processors stay on cores of their own: with enough cores, no CPU quota, and no threads that would crowd there while
 /// other cores are free.

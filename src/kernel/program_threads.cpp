@@ -5,7 +5,6 @@
 
 #include "aplib/machine.hpp"
 #include "cell/baton.hpp"
-#include "cell/mover.hpp"
 #include "kernel/machine_impl.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
@@ -14,17 +13,16 @@ namespace aplib {
 
 namespace {
 
-/// The program's threads may call: the task has its cell for itself, and a processor too, or it can have one.
+/// The program's threads may call: the task has its cell and a processor for itself.
 bool can_admit(const TaskControl& self) noexcept {
   const Domain& domain = self.cell->processor->domain();
   return (self.program != nullptr || is_adopted(self)) && self.cell->live_tasks == 1 && !domain.has_host &&
-         (domain.spares != 0 || domain.carriers == domain.local_count());
+         domain.carriers == domain.local_count();
 }
 
-/// The task's cell is the only one of its processor.
-bool has_processor(TaskControl& self) noexcept {
-  const Domain& domain = self.cell->processor->domain();
-  return domain.spares == 0 || (self.cell->live_tasks == 1 && Mover::move_to_spare(self));
+void admit(Cell& cell) noexcept {
+  cell.stays = true;
+  cell.threads_call = true;
 }
 
 }  // namespace
@@ -32,12 +30,12 @@ bool has_processor(TaskControl& self) noexcept {
 bool begin_threads(TaskControl& self, bool ask) {
   Cell& cell = *self.cell;
   cell.has_threads = true;
-  // Not in the middle of a call, which would not give the baton on at its end. Relaxed: its maker is our thread.
-  if (cell.callbacks != 0 || self.is_guest || cell.baton.load(std::memory_order_relaxed) != nullptr) return false;
-  const bool has_own = has_processor(self);
   // One of them may be the first to call, and then it is too late for the baton.
-  if (ask && !cell.has_decided_on_threads && can_admit(self)) cell.threads_call = true;
-  if (!cell.threads_call || !has_own) return false;
+  if (ask && !cell.has_decided_on_threads && can_admit(self)) admit(cell);
+  // Not in the middle of a call, which would not give the baton on at its end. Relaxed: its maker is our thread.
+  if (!cell.threads_call || cell.callbacks != 0 || self.is_guest ||
+      cell.baton.load(std::memory_order_relaxed) != nullptr)
+    return false;
   cell.baton.store(new Baton(self), std::memory_order_release);  // release: its making
   return true;
 }
@@ -67,15 +65,11 @@ namespace api {
 Threads admit_threads(const char* call) {
   TaskControl& self = self_or_throw(call);
   Cell& cell = *self.cell;
-  // The launch has a processor for each cell of a program that makes threads, unless the user has said otherwise
-  // (ProgramThreads).
-  Domain& domain = cell.processor->domain();
-  const bool is_left_to_us = domain.options.threads == Options::threads_auto && self.program != nullptr;
-  if (!can_admit(self)) {
-    const bool makes_none = is_left_to_us && Machine::Impl::of(domain).program_threads < ProgramThreads::own_later;
-    return makes_none ? Threads::never : Threads::none;
-  }
-  cell.threads_call = true;
+  // The launch gives each cell of a program that makes threads a processor of its own, unless the user has said
+  // otherwise (threads_for() in programs.cpp).
+  const bool is_auto = cell.processor->domain().options.threads == Options::threads_auto;
+  if (!can_admit(self)) return is_auto && self.program != nullptr ? Threads::never : Threads::none;
+  admit(cell);
   if (is_adopted(self)) cell.has_threads = true;  // nobody tells when it makes some
   return cell.has_threads && begin_threads(self, false) ? Threads::run : Threads::may_come;
 }

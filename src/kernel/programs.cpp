@@ -125,7 +125,7 @@ class LoadedRun::CellHost : public loader::CellServices {
     return {stack.low, stack.top};
   }
   std::int64_t computed() noexcept override {
-    if (domain_.shared_carriers() < domain_.local_count())    // SpinWatch looks
+    if (domain_.carriers < domain_.local_count())             // SpinWatch looks
       return cell_.computed.load(std::memory_order_relaxed);  // relaxed: a measure
     timespec used{};
     if (running_task() == nullptr || ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) != 0) return 0;
@@ -262,21 +262,17 @@ std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file, 
   return program;
 }
 
-namespace {
-
-ProgramThreads threads_of(const loader::Program& program, const ProgramRun& run) {
-  if (!program.makes_threads(run.has_openmp_threads)) return ProgramThreads::none;
-  if (!program.asks_for_threads()) return ProgramThreads::some;
-  return program.is_bound_to_thread() ? ProgramThreads::own : ProgramThreads::own_later;
+bool LoadedRun::has_threads() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(programs_,
+                             [this](const auto& loaded) { return loaded.second->has_threads(run.has_openmp_threads); });
 }
-
-}  // namespace
 
 ProgramThreads LoadedRun::program_threads() {
   const std::lock_guard lock(mutex_);
-  ProgramThreads most = ProgramThreads::none;
-  for (const auto& loaded : programs_) most = std::max(most, threads_of(*loaded.second, run));
-  return most;
+  const bool some = std::ranges::any_of(
+      programs_, [this](const auto& loaded) { return loaded.second->makes_threads(run.has_openmp_threads); });
+  return some ? ProgramThreads::some : ProgramThreads::none;
 }
 
 void LoadedRun::use_low_bodies() {
@@ -413,6 +409,7 @@ Report run_loaded(Machine& machine, const ProgramRun& run, OutputSink& output, K
     report = machine.run_host(loaded.host_body(program, start.entry));
   } else {
     impl.program_stack_bytes = impl.options.program_stack_bytes;
+    impl.options.threads = threads_for(loaded.has_threads(), impl.options);
     impl.program_threads = loaded.program_threads();
     report = machine.run(bodies);
     impl.program_stack_bytes = 0;
@@ -572,6 +569,11 @@ loader::LoadOptions load_options(const Options& options, const ProgramRun& run) 
   return load;
 }
 
+// A thread that waits for another thread of its program keeps other cells from running.
+std::uint32_t threads_for(bool has_threads, const Options& options) {
+  return has_threads && options.threads == Options::threads_auto ? Options::threads_per_cell : options.threads;
+}
+
 std::optional<std::size_t> entry_arguments(std::string_view signature) {
   if (signature.find('(') == signature.npos) return std::nullopt;
   return calls::texts_of(calls::read_signature(signature));
@@ -595,7 +597,8 @@ constexpr std::uint64_t whole_pages(std::uint64_t first, std::uint64_t end) {
   return ((end + mask) & ~mask) - (first & ~mask);
 }
 
-std::vector<ProgramSummary::Carrier> carriers_of(const Placement& placement, const Options& options) {
+std::vector<ProgramSummary::Carrier> plan_carriers(const Options& options, ProgramThreads threads) {
+  const Placement placement = plan_placement(options, threads);
   const std::uint32_t cells = options.cells.count();
   std::vector<ProgramSummary::Carrier> carriers;
   for (std::uint32_t p = 0; p < placement.processors; ++p) {
@@ -627,9 +630,10 @@ ProgramSummary summarize_program(const Options& options, const ProgramRun& run) 
     }
   }
   for (const loader::Library& library : program->shared_libraries()) summary.libraries.push_back({library.path, false});
-  const Placement placement = plan_placement(options, threads_of(*program, run));
-  summary.carriers = carriers_of(placement, options);
-  summary.has_spares = placement.spares != 0;
+  Options planned = options;
+  planned.threads = threads_for(program->has_threads(run.has_openmp_threads), options);
+  const bool makes_threads = program->makes_threads(run.has_openmp_threads);
+  summary.carriers = plan_carriers(planned, makes_threads ? ProgramThreads::some : ProgramThreads::none);
   return summary;
 }
 

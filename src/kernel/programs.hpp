@@ -105,7 +105,6 @@ struct ProgramSummary {
   std::uint64_t shared_bytes = 0;   ///< Of the program and its separate libraries: pages that all instances share.
   std::uint64_t private_bytes = 0;  ///< Pages that an instance may write to: at most so many are its own.
   std::vector<Carrier> carriers;
-  bool has_spares = false;  ///< A cell whose program makes threads gets a thread of its own then.
 };
 
 /// Loads the file as run_program() would, and plans. Runs no code of it. Throws the same errors.

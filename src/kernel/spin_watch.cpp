@@ -98,7 +98,6 @@ bool SpinWatch::look(Watched& at) {
   const std::uint32_t switches = at.processor.switches();
   const double now = seconds_on(at.clock);
   sample(at, now);
-  if (at.processor.is_spare()) return !at.processor.parker().is_asleep();  // nobody else wants it
   const Clock::time_point wall = Clock::now();
   if (switches != at.switches || at.processor.parker().is_asleep()) {
     at.switches = switches;

@@ -61,7 +61,6 @@ std::string plan_text(const ProgramSummary& summary, const Options& options) {
     text += fmt::format("thread {:<3} {}, {}\n", p, cells_text(cells),
                         carrier.core >= 0 ? fmt::format("on core {}", carrier.core) : "on any core");
   }
-  if (summary.has_spares) text += "           and one for each cell whose program makes threads, from then on\n";
   for (const ProgramSummary::File& file : summary.libraries)
     text += fmt::format("library    {} ({})\n", file.path, file.separate ? "a copy for each cell" : "shared");
   text += fmt::format("memory     {} once; for each cell at most {}, what it allocates, and its stacks (up to {})\n",

@@ -19,7 +19,6 @@
 #include "loader/libc/end.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/libc/streams.hpp"
-#include "loader/libc/waiting.hpp"
 #include "memory/slot_heap.hpp"
 
 namespace aplib::loader {
@@ -85,11 +84,6 @@ Instance::~Instance() {
 
 void Instance::begin_threads() {
   if (SlotHeap* heap = slot_heap()) heap->share();
-  std::optional<libc::LocksAside> aside;
-  if (!libc_.makes_threads) {
-    libc_.makes_threads = true;
-    aside.emplace(*this);
-  }
   services_->begin_threads(program_ != nullptr && program_->asks_for_threads());
 }
 

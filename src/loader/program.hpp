@@ -7,7 +7,6 @@
 // process's one.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -240,10 +239,9 @@ class Program {
   }
   /// It asks for a level of MPI's support for threads.
   [[nodiscard]] bool asks_for_threads() const noexcept { return asks_for_threads_; }
-  /// Thread-locals of it have their places in the thread that it begins on (initial-exec).
-  [[nodiscard]] bool is_bound_to_thread() const noexcept {
-    return std::ranges::any_of(
-        images_, [](const Image& image) { return image.file->uses_static_tls() && image.file->tls().has_value(); });
+  /// Both.
+  [[nodiscard]] bool has_threads(bool by_openmp) const noexcept {
+    return asks_for_threads_ && makes_threads(by_openmp);
   }
   /// Other cells may name the memory of its instances, also after their ends.
   [[nodiscard]] bool is_reached() const noexcept { return is_reached_; }

@@ -13,11 +13,10 @@
 
 namespace aplib {
 
-/// Cells on three processors. `spares_of_all`: there are spares, too (Domain::spares), and cells move to those alone.
-template <std::uint32_t each, std::uint32_t spares_of_all = 0>
+/// Cells on three processors.
+template <std::uint32_t each>
 struct OnThree {
-  static constexpr int thread_count = 3 + spares_of_all;
-  static constexpr std::uint32_t spares = spares_of_all;
+  static constexpr int thread_count = 3;
   static constexpr std::uint32_t processors = 3;
   static constexpr std::uint32_t cells_each = each;
   static constexpr std::uint32_t cells = processors * cells_each;
@@ -33,18 +32,15 @@ class MovingCells : public Shape {
   using Shape::cells;
   using Shape::cells_each;
   using Shape::processors;
-  using Shape::spares;
 
   explicit MovingCells(std::uint32_t moves) : moves_left_(moves) {
     domain.options.cells = {cells, 1};
     domain.build_cells({cells, 1});
-    domain.carriers = processors + spares;
-    domain.spares = spares;
-    domain.spares_left = spares;
-    domain.arrivals = std::make_unique<ArrivalLines[]>(domain.carriers);
+    domain.carriers = processors;
+    domain.arrivals = std::make_unique<ArrivalLines[]>(processors);
     domain.programs_started = 1;
     domain.live_cells = cells;
-    for (std::uint32_t p = 0; p < domain.carriers; ++p)
+    for (std::uint32_t p = 0; p < processors; ++p)
       domain.processors.push_back(std::make_unique<Processor>(domain, p, ProcessorRole::carrier));
     for (std::uint32_t c = 0; c < cells; ++c) {
       Cell& cell = *domain.cells[c];
@@ -82,7 +78,6 @@ class MovingCells : public Shape {
   virtual void step(Processor& here) = 0;
 
   void move(Processor& here, std::uint32_t cell) {
-    if (spares != 0) return move_to_spare(here, cell);
     if (moves_left_ == 0 || here.mover().active() || domain.cells[cell]->ended) return;
     if (here.mover().hand_over(*domain.cells[cell], (here.index() + 1 + random(processors - 1)) % processors))
       --moves_left_;
@@ -95,12 +90,6 @@ class MovingCells : public Shape {
   }
 
  private:
-  void move_to_spare(Processor& here, std::uint32_t cell) {
-    if (here.is_spare() || domain.cells[cell]->ended) return;
-    here.mover().send_to_spare(programs[cell].task);
-    static_cast<void>(here.idle().pop_ready());  // it could not go, and runs on
-  }
-
   std::uint32_t moves_left_;
   std::uint32_t ended_ = 0;
 };

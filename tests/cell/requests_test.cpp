@@ -32,14 +32,9 @@ struct RequestProgram {
 };
 
 // Receivers have requests open. The others send to all of them, in two types.
-template <class Shape>
-class RequestScenario : public MovingCells<RequestProgram, Shape> {
-  using Base = MovingCells<RequestProgram, Shape>;
-  using Base::cells, Base::cells_each, Base::processors, Base::domain, Base::programs;
-  using Base::end, Base::is_receiver, Base::move, Base::random;
-
+class RequestScenario : public MovingCells<RequestProgram> {
  public:
-  RequestScenario() : Base(6) {}
+  RequestScenario() : MovingCells(6) {}
 
  private:
   static constexpr std::uint32_t senders = cells - processors;
@@ -127,14 +122,8 @@ class RequestScenario : public MovingCells<RequestProgram, Shape> {
 };
 
 TEST(Requests, GetTheirMessagesInOrderWhereverTheirCellMovesUnderEverySeed) {
-  const det::Outcome outcome = det::explore<RequestScenario<ThreeOnThree>>(testing_support::scaled(5'000, 10, 10),
-                                                                           {.memory = det::Memory::interleaving});
-  EXPECT_TRUE(outcome.ok) << outcome.failure;
-}
-
-TEST(Requests, GetTheirMessagesInOrderWhenTheirCellGetsAProcessorOfItsOwnUnderEverySeed) {
-  const det::Outcome outcome = det::explore<RequestScenario<OnThree<3, 3>>>(testing_support::scaled(5'000, 10, 10),
-                                                                            {.memory = det::Memory::interleaving});
+  const det::Outcome outcome =
+      det::explore<RequestScenario>(testing_support::scaled(5'000, 10, 10), {.memory = det::Memory::interleaving});
   EXPECT_TRUE(outcome.ok) << outcome.failure;
 }
 

@@ -162,19 +162,6 @@ int main(int argc, char** argv) {
     EXPECT_EQ(output(std::string("mpiexec -n 4 ./begins ") + level), "level 0, main 1, sum 6\n") << level;
 }
 
-// Ranks that share threads at first: each gets its own when it makes one, with messages on their way.
-TEST_F(MpiProgram, ThreadsOfMoreRanksThanCoresCall) {
-  EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/threads.c -o threads -pthread"), "");
-  const std::string ranks = std::to_string(std::max(std::thread::hardware_concurrency(), 1U) + 5);
-  for (const char* const what :
-       {"turns", "early", "requests", "blocked", "at_once", "alone", "beside", "fair", "jump", "make"})
-    EXPECT_EQ(output("mpiexec -n " + ranks + " ./threads " + what), "No Errors\n") << what;
-  EXPECT_EQ(output("mpicc -Wall -Werror " MPI_PROGRAMS "/first_thread.c -o first_thread -pthread"), "");
-  const std::string plan = output("mpiexec -dry-run -n " + ranks + " ./first_thread");
-  EXPECT_NE(plan.find("and one for each cell whose program makes threads"), plan.npos) << plan;
-  for (int run = 0; run < 5; ++run) EXPECT_EQ(output("mpiexec -n " + ranks + " ./first_thread"), "No Errors\n");
-}
-
 TEST_F(MpiProgram, ThreadsOfOrdinaryProcessesCall) {
   EXPECT_EQ(output("gcc -Wall -Werror -I$(mpicc -showme:incdirs) " MPI_PROGRAMS "/threads.c -L" MPI_LIBRARY_FOLDER
                    " -lmpi_abi -pthread -o threads"),

@@ -53,14 +53,6 @@ struct Lazy {
   }
 };
 
-/// For such, the C library knows the thread that holds it (synchronization.cpp).
-struct HeldLock {
-  enum class Kind : std::uint8_t { mutex, writer, stream };
-  void* lock;
-  Kind kind;
-  friend bool operator==(const HeldLock&, const HeldLock&) = default;
-};
-
 /// A variable that programs name. It lies here, or in the program if that has room for it, as executables have: their
 /// code knows no other place.
 template <class T>
@@ -145,8 +137,7 @@ struct LibcState {
   const std::uint32_t number;           ///< Nobody else's, before or after; not 0.
   std::atomic<int> descriptors{0};      ///< That the program has open, as far as is known.
   std::atomic<int> descriptors_max{0};  ///< RLIMIT_NOFILE that it has set; 0: none.
-  std::vector<HeldLock> held_locks;     ///< By tasks; a recursive mutex as often as it is locked.
-  bool makes_threads = false;           ///< It has begun to.
+  std::vector<const void*> held_locks;  // synchronization.cpp
 
   // --- the rest
   Lazy<GetoptPrivate> getopt;

@@ -88,11 +88,8 @@ int bound_sem_timedwait(sem_t* semaphore, const timespec* time) {
 
 // ---------------------------------------------------------------- what a thread holds
 
-using Held = std::vector<HeldLock>;
-
-HeldLock of(pthread_mutex_t* mutex) noexcept { return {mutex, HeldLock::Kind::mutex}; }
-HeldLock of(pthread_rwlock_t* lock) noexcept { return {lock, HeldLock::Kind::writer}; }
-HeldLock of(FILE* file) noexcept { return {file, HeldLock::Kind::stream}; }
+/// What tasks of the instance hold, by address; a recursive mutex as often as it is locked.
+using Held = std::vector<const void*>;
 
 /// The instance whose task calls. Null: it is a thread, which stays what it is.
 Instance* of_task(const void* caller) noexcept {
@@ -100,7 +97,7 @@ Instance* of_task(const void* caller) noexcept {
   return flow != nullptr && !flow->of_thread ? calling(caller) : nullptr;
 }
 
-void hold(const void* caller, const HeldLock& lock) {
+void hold(const void* caller, const void* lock) {
   Instance* const instance = of_task(caller);
   if (instance == nullptr) return;
   Held& held = instance->libc().held_locks;
@@ -108,7 +105,7 @@ void hold(const void* caller, const HeldLock& lock) {
   if (held.size() == 1) instance->services().keep_thread(true);
 }
 
-void let_go(const void* caller, const HeldLock& lock) noexcept {
+void let_go(const void* caller, const void* lock) noexcept {
   Instance* const instance = of_task(caller);
   if (instance == nullptr) return;
   Held& held = instance->libc().held_locks;
@@ -128,10 +125,10 @@ bool is_shared_and_owned(const pthread_mutex_t* mutex) noexcept {
 }
 
 /// The thread owns the mutex for another cell.
-bool is_held_by_neighbour(Instance& instance, pthread_mutex_t* mutex) noexcept {
+bool is_held_by_neighbour(Instance& instance, const pthread_mutex_t* mutex) noexcept {
   if (mutex->__data.__owner != ::gettid()) return false;
   const Held& held = instance.libc().held_locks;
-  return std::ranges::find(held, of(mutex)) == held.end();
+  return std::ranges::find(held, mutex) == held.end();
 }
 
 /// Of one that processes share.
@@ -151,8 +148,8 @@ int lock_unshared(const void* caller, pthread_mutex_t* mutex) noexcept {
 }
 
 /// After a try to lock it: its result.
-int locked(const void* caller, pthread_mutex_t* mutex, int result) {
-  if ((result == 0 || result == EOWNERDEAD) && is_owned(mutex)) hold(caller, of(mutex));
+int locked(const void* caller, const pthread_mutex_t* mutex, int result) {
+  if ((result == 0 || result == EOWNERDEAD) && is_owned(mutex)) hold(caller, mutex);
   return result;
 }
 
@@ -179,7 +176,7 @@ int unlock_mutex(const void* caller, pthread_mutex_t* mutex) noexcept {
     if (instance != nullptr && is_held_by_neighbour(*instance, mutex)) return EPERM;
   }
   const int result = ::pthread_mutex_unlock(mutex);
-  if (result == 0) let_go(caller, of(mutex));
+  if (result == 0) let_go(caller, mutex);
   return result;
 }
 
@@ -318,8 +315,8 @@ int bound_rdlock(pthread_rwlock_t* lock) {
   return lock_or_wait<::pthread_rwlock_rdlock, ::pthread_rwlock_tryrdlock>(__builtin_return_address(0), lock);
 }
 /// After a try to lock it for writing: its result.
-int locked(const void* caller, pthread_rwlock_t* lock, int result) {
-  if (result == 0) hold(caller, of(lock));
+int locked(const void* caller, const pthread_rwlock_t* lock, int result) {
+  if (result == 0) hold(caller, lock);
   return result;
 }
 int bound_wrlock(pthread_rwlock_t* lock) {
@@ -332,7 +329,7 @@ int bound_trywrlock(pthread_rwlock_t* lock) {
 int bound_rwlock_unlock(pthread_rwlock_t* lock) {
   const void* const caller = __builtin_return_address(0);
   const int result = ::pthread_rwlock_unlock(lock);
-  if (result == 0) let_go(caller, of(lock));
+  if (result == 0) let_go(caller, lock);
   return result;
 }
 int bound_spin_lock(pthread_spinlock_t* lock) {
@@ -371,16 +368,16 @@ int bound_clockwrlock(pthread_rwlock_t* lock, clockid_t clock, const timespec* t
 
 void bound_flockfile(FILE* file) {
   ::flockfile(file);
-  hold(__builtin_return_address(0), of(file));
+  hold(__builtin_return_address(0), file);
 }
 int bound_ftrylockfile(FILE* file) {
   const int result = ::ftrylockfile(file);
-  if (result == 0) hold(__builtin_return_address(0), of(file));
+  if (result == 0) hold(__builtin_return_address(0), file);
   return result;
 }
 void bound_funlockfile(FILE* file) {
   ::funlockfile(file);
-  let_go(__builtin_return_address(0), of(file));
+  let_go(__builtin_return_address(0), file);
 }
 
 // ---------------------------------------------------------------- barriers
@@ -446,40 +443,7 @@ int bound_thrd_join(thrd_t thread, int* result) {
   return thrd_success;
 }
 
-pthread_mutex_t* mutex_of(const HeldLock& held) noexcept { return static_cast<pthread_mutex_t*>(held.lock); }
-pthread_rwlock_t* rwlock_of(const HeldLock& held) noexcept { return static_cast<pthread_rwlock_t*>(held.lock); }
-
-/// None but the program's own threads could take it.
-bool is_private(const HeldLock& held) noexcept {
-  switch (held.kind) {
-    case HeldLock::Kind::mutex:
-      return !is_shared_and_owned(mutex_of(held));
-    case HeldLock::Kind::writer:
-      return rwlock_of(held)->__data.__shared == 0;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
-
-LocksAside::LocksAside(Instance& instance) noexcept : instance_(instance) {
-  const Held& held = instance.libc().held_locks;
-  are_aside_ = !held.empty() && std::ranges::all_of(held, is_private);
-  if (!are_aside_) return;
-  for (const HeldLock& each : held)
-    each.kind == HeldLock::Kind::mutex ? ::pthread_mutex_unlock(mutex_of(each))
-                                       : ::pthread_rwlock_unlock(rwlock_of(each));
-  instance.services().keep_thread(false);
-}
-
-LocksAside::~LocksAside() {
-  if (!are_aside_) return;
-  for (const HeldLock& each : instance_.libc().held_locks)
-    each.kind == HeldLock::Kind::mutex ? ::pthread_mutex_lock(mutex_of(each))
-                                       : ::pthread_rwlock_wrlock(rwlock_of(each));
-  instance_.services().keep_thread(true);
-}
 
 std::span<const Binding> synchronization_bindings() {
   static const Binding table[] = {

@@ -240,14 +240,17 @@ class Making {
   }
 };
 
-[[gnu::noinline]] int create_for(TaskContext* maker, pthread_t* id, const pthread_attr_t* attributes, Routine routine,
-                                 void* argument, const void* caller) noexcept {
+int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, void* argument,
+           const void* caller) noexcept {
+  TaskContext* const maker = here();
+  if (maker == nullptr) return create_natively(id, attributes, routine, argument);
   Instance& instance = *maker->instance;
   std::unique_ptr<ProgramThread> thread;
   const Making making;
   OwnThreads* threads = nullptr;
   std::unique_lock<std::mutex> known;
   try {
+    instance.begin_threads();
     threads = &shared_part(instance.libc().threads);
     known = std::unique_lock(threads->mutex);  // so that the new thread does not end before it is known
     threads->all.reserve(threads->all.size() + 1);
@@ -264,21 +267,6 @@ class Making {
   thread->id = *id;
   threads->all.push_back(thread.release());  // the thread's own
   return 0;
-}
-
-// The first thread of a program may move its maker to another thread of the kernel: what is the thread's is looked up
-// after that.
-int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, void* argument,
-           const void* caller) noexcept {
-  TaskContext* const maker = here();
-  if (maker == nullptr) return create_natively(id, attributes, routine, argument);
-  try {
-    maker->instance->begin_threads();
-  } catch (const std::exception& error) {  // memory
-    maker->instance->services().warn(error.what());
-    return EAGAIN;
-  }
-  return create_for(maker, id, attributes, routine, argument, caller);
 }
 
 /// A library that all instances share, and that keeps threads to work for whoever calls. They serve all instances, one

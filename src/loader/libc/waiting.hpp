@@ -51,21 +51,6 @@ Instance* sharing(const void* caller) noexcept;
 /// The same of the running flow's instance.
 Instance* sharing_flow(Instance& instance) noexcept;
 
-/// While it lives, the program's only task may go to another thread of the kernel, though it holds locks: they are let
-/// go, and held again at the end, by the thread that the task has then. Those that others could take meanwhile stay
-/// held, and then the task stays, too. REQUIRES: the program has made no thread.
-class LocksAside {
- public:
-  explicit LocksAside(Instance& instance) noexcept;
-  ~LocksAside();
-  LocksAside(const LocksAside&) = delete;
-  LocksAside& operator=(const LocksAside&) = delete;
-
- private:
-  Instance& instance_;
-  bool are_aside_ = false;
-};
-
 /// When the next of the instance's timers is due (timers.cpp).
 std::optional<WaitClock::time_point> next_timer(Instance& instance) noexcept;
 /// Leaves the signals of those that are due. May end the machine, as a signal without a handler does.

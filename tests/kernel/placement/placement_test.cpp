@@ -104,24 +104,6 @@ TEST(Placement, WhereProgramsMakeThreadsFreeCoresAreForThem) {
   EXPECT_TRUE(are_bound(options, full, ProgramThreads::some));
 }
 
-TEST(Placement, WhereThreadsCallEachCellCanHaveAProcessorOfItsOwn) {
-  const std::uint32_t cores = plan_of(options_of({1, 1})).usable_cores;
-  const Placement more = plan_placement(options_of({cores + 1, 1}), ProgramThreads::own_later);
-  EXPECT_EQ(more.processors, cores);
-  EXPECT_EQ(more.spares, cores + 1);
-  EXPECT_TRUE(more.core_of_processor.empty());
-  EXPECT_EQ(plan_placement(options_of({cores, 1}), ProgramThreads::own_later).spares, 0U);
-  const Placement many = plan_placement(options_of({cores + 1000, 1}), ProgramThreads::own_later);
-  EXPECT_EQ(many.processors, cores + 1000);
-  EXPECT_EQ(many.spares, 0U);
-  const Placement bound = plan_placement(options_of({cores + 1, 1}), ProgramThreads::own);
-  EXPECT_EQ(bound.processors, cores + 1);
-  EXPECT_EQ(bound.spares, 0U);
-  const Placement chosen = plan_placement(options_of({cores + 1, 1}, 1), ProgramThreads::own_later);
-  EXPECT_EQ(chosen.processors, 1U);
-  EXPECT_EQ(chosen.spares, 0U);
-}
-
 TEST(Placement, AQuotaLimitsProcessorsAndForbidsBinding) {
   if (allowed_cpus().size() < 2) GTEST_SKIP() << "needs two cores";
   CgroupTree tree;
