@@ -23,3 +23,6 @@
 #ifndef APLIB_TSAN
 #define APLIB_TSAN 0
 #endif
+
+/// A function that reads memory which is not its own, as collectors do.
+#define APLIB_NO_SANITIZE __attribute__((no_sanitize("address", "thread", "undefined")))

@@ -11,6 +11,8 @@ namespace aplib {
 namespace {
 
 constexpr auto time_between_looks = std::chrono::microseconds(100);
+/// A stack is read when its task goes to another thread (rebase_flow()): in a tenth of a millisecond.
+constexpr std::size_t stack_read_max = std::size_t{1} << 20;
 constexpr double least_gain = 0.1;  // of a processor's time; less is not worth a cell's cold caches
 
 auto push_of(Processor& here) {
@@ -18,6 +20,18 @@ auto push_of(Processor& here) {
     here.outbound().push_control(to, kind == MoveProtocol::Kind::fence ? EntryKind::fence : EntryKind::cell_moved, cell,
                                  argument);
   };
+}
+
+/// The end of the stack on which the waiting task stands; null: it stands on one of its program's own.
+const char* top_of_stack(const TaskControl& task) noexcept {
+  const Stack& stack = task.aside != nullptr ? *task.aside : task.stack;
+  const auto* const at = static_cast<const char*>(task.context);
+  return at >= stack.low && at < stack.top ? stack.top : nullptr;
+}
+
+bool has_much_stack(const TaskControl& task) noexcept {
+  const char* const top = top_of_stack(task);
+  return top != nullptr && used_stack(task, top) > stack_read_max;
 }
 
 }  // namespace
@@ -52,7 +66,7 @@ void Mover::offer_cells(TaskControl& self) noexcept {
     Cell* cell = task.cell;
     return cell != self.cell && cell != domain_.host_cell.get() && !cell->stays && !cell->keeps_thread &&
            !cell->interrupted && !cell->collective.active && cell->id != protocol_.leaving() &&
-           cell->id != protocol_.arriving();
+           cell->id != protocol_.arriving() && !has_much_stack(task);
   };
   TaskControl* candidate = here_.idle().ready().last_of(movable);
   if (candidate == nullptr) return;
@@ -83,6 +97,14 @@ bool Mover::hand_over(Cell& cell, std::uint32_t to) {
   return true;
 }
 
+void Mover::rebase(Cell& cell, const Processor& from) noexcept {
+  for (std::uint32_t id = 0; id < cell.tasks.end(); ++id) {
+    TaskControl* const task = cell.tasks.find(id);
+    if (task == nullptr || task->ended) continue;
+    if (const char* const top = top_of_stack(*task)) rebase_flow(*task, top, from.thread_state(), here_.thread_state());
+  }
+}
+
 void Mover::cell_moved(std::uint32_t from, std::uint32_t cell_index, std::uint32_t to) {
   Cell& cell = *domain_.cells[cell_index];
   const bool comes_here = to == here_.index();
@@ -92,6 +114,7 @@ void Mover::cell_moved(std::uint32_t from, std::uint32_t cell_index, std::uint32
   }
   here_.outbound().set_route(cell_index, to);
   if (comes_here) {
+    rebase(cell, *domain_.processors[from]);
     here_.collectives().resident_joins(cell);
     here_.idle().load().restart(Clock::now());
     here_.add_resident(cell.id);

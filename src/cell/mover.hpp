@@ -152,6 +152,7 @@ class Mover {
   bool postpone_end(std::uint32_t cell);
 
  private:
+  void rebase(Cell& cell, const Processor& from) noexcept;
   void end_move();
 
   Processor& here_;

@@ -85,6 +85,8 @@ class Processor {
     return thread_number_.load(std::memory_order_relaxed);  // relaxed: nothing is handed over
   }
   [[nodiscard]] BufferPool& pool() noexcept { return *pool_; }
+  /// Of its thread, once that runs. Its places never change.
+  [[nodiscard]] const ThreadState& thread_state() const noexcept { return thread_; }
   [[nodiscard]] UnreadMeter<>& unread() noexcept { return unread_; }  // bytes(): [any thread]
   [[nodiscard]] Outbound& outbound() noexcept { return outbound_; }
   [[nodiscard]] Inbound& inbound() noexcept { return inbound_; }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "task/switch.hpp"
 
+#include <ctype.h>
 #include <cxxabi.h>
+#include <netdb.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+
+#include "base/sanitizer.hpp"
 
 namespace aplib {
 
@@ -13,6 +18,7 @@ void ThreadState::attach() noexcept {
   errno_location = &errno;
   exceptions = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
   program = &current_program_context;
+  kept_places = {&errno, &h_errno, __ctype_b_loc(), __ctype_tolower_loc(), __ctype_toupper_loc()};
 }
 
 namespace {
@@ -28,6 +34,25 @@ void first_landing(boost::context::detail::transfer_t arrived) noexcept {
 void never_run(boost::context::detail::transfer_t) {}
 
 }  // namespace
+
+// Senders may copy into buffers on the stack meanwhile. They do not write where an address is found.
+APLIB_NO_SANITIZE void rebase_flow(Flow& flow, const char* top, const ThreadState& from,
+                                   const ThreadState& to) noexcept {
+  auto* const begin = static_cast<const void**>(flow.context);
+  auto* const end = begin + used_stack(flow, top) / sizeof *begin;
+  // All lie in the thread's own block, so most words are out of the question at once.
+  const auto [lowest, highest] = std::ranges::minmax(from.kept_places);
+  for (const void** word = begin; word != end; ++word) {
+    if (*word < lowest || *word > highest) [[likely]]
+      continue;
+    for (std::size_t i = 0; i < from.kept_places.size(); ++i) {
+      if (*word == from.kept_places[i]) {
+        *word = to.kept_places[i];
+        break;
+      }
+    }
+  }
+}
 
 void prepare_flow(Flow& flow, void (*body)(Flow&), void* top, std::size_t bytes) noexcept {
   flow.body = body;

@@ -8,6 +8,7 @@
 // needed of the thread; the flow that switches hands it over.
 #pragma once
 
+#include <array>
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
 
@@ -37,6 +38,9 @@ struct Flow;
 /// thread's own errno and exception state.
 struct ThreadState {
   int* errno_location = nullptr;
+  /// What the C library declares to be at the same place for ever: compilers keep these addresses in registers and on
+  /// stacks. errno's, h_errno's, and those of the tables of character classes.
+  std::array<const void*, 5> kept_places{};
   ExceptionState* exceptions = nullptr;
   ProgramContext** program = nullptr;
   Flow* leaving = nullptr;   ///< The flow that is switching away, for the one that comes.
@@ -122,6 +126,15 @@ inline ThreadState& switch_to(ThreadState& thread, Flow& from, Flow& to, [[maybe
   const boost::context::detail::transfer_t arrived = detail::jump(to.context, &thread);
   detail::landed(from, arrived);
   return *static_cast<ThreadState*>(arrived.data);
+}
+
+/// The flow, which waits, goes on on another thread. Addresses of `from`'s places that its frames keep become those of
+/// `to`'s: nothing else on a stack has these values. `top`: the end of the stack that it stands on.
+void rebase_flow(Flow& flow, const char* top, const ThreadState& from, const ThreadState& to) noexcept;
+
+/// Bytes of the stack that the waiting flow uses.
+[[nodiscard]] inline std::size_t used_stack(const Flow& flow, const char* top) noexcept {
+  return static_cast<std::size_t>(top - static_cast<const char*>(flow.context));
 }
 
 /// Prepares `flow`: the first switch to it calls `body(flow)` on the stack of `bytes` that ends at `top` and grows

@@ -130,6 +130,42 @@ TEST_F(MpiProgram, ThreadsThatAProgramMakesCall) {
         "[[host]]\nname = \"b\"\ncells = 2\n");
   for (const char* const what : {"turns", "requests", "blocked", "at_once", "alone", "beside", "fair"})
     EXPECT_EQ(output(std::string("aprun -f cluster.toml ./threads ") + what), "No Errors\n") << what;
+  const std::string cells = std::to_string(2 * std::max(std::thread::hardware_concurrency(), 1U));
+  write("auto.toml", "[machine]\nlaunch = \"local\"\n[[host]]\nname = \"a\"\ncells = " + cells + "\n");
+  EXPECT_EQ(output("aprun -f auto.toml ./threads turns"), "No Errors\n");
+}
+
+// Cells move to idle threads while they wait. The address of errno is the thread's, and compilers keep it.
+TEST_F(MpiProgram, ErrnoIsTheRanksWhereverItsCellMoves) {
+  write("errno.c", R"(
+#include <errno.h>
+#include <mpi.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <time.h>
+int main(int argc, char** argv) {
+  int rank, wrong = 0;
+  sem_t never;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  sem_init(&never, 0, 0);
+  for (int round = 0; round < 100; ++round) {
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    time.tv_nsec += (3 + (rank + round) % 5) * 1000000;
+    time.tv_sec += time.tv_nsec / 1000000000;
+    time.tv_nsec %= 1000000000;
+    errno = 0;
+    if (sem_timedwait(&never, &time) == 0 || errno != ETIMEDOUT) ++wrong;
+    for (volatile int work = (rank + round) % 6 * 300000; work > 0; --work) {
+    }
+  }
+  if (wrong != 0) printf("rank %d: %d of 100 times errno was another's, or a wait was interrupted\n", rank, wrong);
+  MPI_Finalize();
+  return 0;
+})");
+  EXPECT_EQ(output("mpicc -O2 errno.c -o errno -pthread"), "");
+  for (int run = 0; run < 3; ++run) EXPECT_EQ(output("mpiexec -n 6 ./errno"), "");
 }
 
 TEST_F(MpiProgram, AThreadOtherThanTheMainOneBegins) {

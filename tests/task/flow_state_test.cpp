@@ -3,13 +3,16 @@
 // mode.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cerrno>
 #include <cfenv>
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "machines.hpp"
+#include "task/switch.hpp"
 
 namespace aplib {
 namespace {
@@ -170,6 +173,29 @@ TEST_P(FlowState, TheRoundingModeIsEachTasksOwn) {
     }
     other.join();
   });
+}
+
+// Compilers keep the addresses that __errno_location() and its like give, and a flow may go on on another thread.
+TEST(FlowOnAnotherThread, HasThePlacesOfThatThread) {
+  ThreadState one, other;
+  one.attach();
+  std::thread([&] { other.attach(); }).join();
+  ASSERT_NE(one.errno_location, other.errno_location);
+  std::array<const void*, 40> stack{};
+  stack.fill(&stack);
+  for (std::size_t i = 0; i < one.kept_places.size(); ++i) {
+    stack[3 * i + 4] = one.kept_places[i];
+    stack[3 * i + 5] = static_cast<const char*>(one.kept_places[i]) + 1;
+    stack[3 * i + 6] = other.kept_places[i];
+  }
+  std::array<const void*, 40> expected = stack;
+  for (std::size_t i = 0; i < one.kept_places.size(); ++i) expected[3 * i + 4] = other.kept_places[i];
+  stack[2] = expected[2] = one.errno_location;    // below the flow's context
+  stack[39] = expected[39] = one.errno_location;  // above the end of its stack
+  Flow flow;
+  flow.context = &stack[3];
+  rebase_flow(flow, reinterpret_cast<const char*>(&stack[39]), one, other);
+  EXPECT_EQ(stack, expected);
 }
 
 }  // namespace
