@@ -32,7 +32,7 @@ namespace aplib {
 
 namespace {
 
-constexpr std::array fault_signals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+constexpr std::array fault_signals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
 constexpr std::array stop_signals{SIGINT, SIGTERM};
 constexpr std::size_t signal_stack_bytes = 64 * 1024;
 
@@ -99,6 +99,8 @@ const char* name_of_signal(int signal) noexcept {
       return "SIGFPE, bad arithmetic (integer division by zero?)";
     case SIGILL:
       return "SIGILL, bad instruction";
+    case SIGTRAP:
+      return "SIGTRAP, trap";
     case SIGABRT:
       return "SIGABRT, abort";
     case SIGINT:
@@ -213,8 +215,8 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
   for (std::size_t i = 0; i < fault_signals.size(); ++i) {
     if (fault_signals[i] == signal) sigaction(signal, &old_faults[i], nullptr);
   }
-  if (signal == SIGABRT || info->si_code <= 0)
-    raise(signal);  // sent, not caused by an instruction that will fault again
+  if (signal == SIGABRT || signal == SIGTRAP || info->si_code <= 0)
+    raise(signal);  // sent, or caused by an instruction that is over: none will fault again
 }
 
 void on_stop(int signal, siginfo_t* info, void* /*context*/) noexcept {

@@ -241,6 +241,24 @@ TEST_F(MpiProgram, RegionsOfOpenMpShareTheCores) {
   EXPECT_EQ(output("mpiexec -n 2 -env OMP_NUM_THREADS 3 ./most"), "3\n3\n");
 }
 
+TEST_F(MpiProgram, TrapsAreCaughtOrTold) {
+  write("trap.c", R"(
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+static void handler(int signal) { printf("signal %d\n", signal); }
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  if (argc == 1) signal(SIGTRAP, handler);
+  __asm__ volatile("int3");
+  MPI_Finalize();
+  return 0;
+})");
+  EXPECT_EQ(output("mpicc trap.c -o trap"), "");
+  EXPECT_EQ(output("mpiexec -n 2 ./trap"), "signal 5\nsignal 5\n");
+  expect_end("mpiexec -n 2 ./trap uncaught", 128 + SIGTRAP, " task 0: SIGTRAP, trap");
+}
+
 // As many ranks as cores: their threads are bound to one each.
 TEST_F(MpiProgram, RanksHaveTheCoresOfTheProcess) {
   write("cores.c", R"(

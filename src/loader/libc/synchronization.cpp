@@ -252,7 +252,8 @@ int condition_in_turn(const void* caller, Instance& instance, pthread_cond_t* co
   return late ? ETIMEDOUT : 0;
 }
 
-int wait_for_condition(const void* caller, pthread_cond_t* condition, pthread_mutex_t* mutex) noexcept {
+// Not noexcept: a thread that is cancelled in its wait unwinds from there.
+int wait_for_condition(const void* caller, pthread_cond_t* condition, pthread_mutex_t* mutex) {
   Instance* const instance = sharing(caller);
   if (instance == nullptr) return ::pthread_cond_wait(condition, mutex);
   return condition_in_turn(caller, *instance, condition, mutex, std::nullopt);
@@ -413,14 +414,19 @@ int bound_barrier_wait(pthread_barrier_t* barrier) {
 
 // ---------------------------------------------------------------- the ends of threads
 
+// The kernel's thread that a task has named itself by may be another one than it runs on now.
+bool is_caller(pthread_t thread) noexcept { return pthread_equal(thread, own_thread()) != 0; }
+
 int bound_join(pthread_t thread, void** result) {
+  if (is_caller(thread)) return EDEADLK;
   Instance* const instance = sharing(__builtin_return_address(0));
-  if (instance == nullptr || pthread_equal(thread, own_thread()) != 0) return ::pthread_join(thread, result);
+  if (instance == nullptr) return ::pthread_join(thread, result);
   return lock_in_turn(*instance, std::nullopt, [=] { return ::pthread_tryjoin_np(thread, result); });
 }
 
 int join_in_time(const void* caller, pthread_t thread, void** result, clockid_t clock, const timespec* time) {
-  Instance* const instance = pthread_equal(thread, own_thread()) == 0 ? sharing(caller) : nullptr;
+  if (is_caller(thread)) return EDEADLK;
+  Instance* const instance = sharing(caller);
   Deadline deadline;
   if (instance == nullptr || find_deadline(clock, time, deadline) != 0)
     return ::pthread_clockjoin_np(thread, result, clock, time);
@@ -434,8 +440,9 @@ int bound_clockjoin(pthread_t thread, void** result, clockid_t clock, const time
 }
 
 int bound_thrd_join(thrd_t thread, int* result) {
+  if (is_caller(thread)) return thrd_error;
   Instance* const instance = sharing(__builtin_return_address(0));
-  if (instance == nullptr || pthread_equal(thread, own_thread()) != 0) return ::thrd_join(thread, result);
+  if (instance == nullptr) return ::thrd_join(thread, result);
   void* ended = nullptr;
   if (lock_in_turn(*instance, std::nullopt, [&] { return ::pthread_tryjoin_np(thread, &ended); }) != 0)
     return thrd_error;

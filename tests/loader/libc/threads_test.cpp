@@ -92,6 +92,41 @@ TEST_F(Threads, DestroyTheirThreadLocalsHoweverTheyEnd) {
   EXPECT_EQ(run.ran.outcome.status, 0);
 }
 
+TEST_F(Threads, AreCancelledInWaitsForConditionsAndDoNotJoinThemselves) {
+  const auto program = c(R"(
+    #include <errno.h>
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+    static int waits;
+    static void clean(void* nothing) { say("cleaned "); pthread_mutex_unlock(&mutex); }
+    static void* work(void* nothing) {
+      pthread_mutex_lock(&mutex);
+      pthread_cleanup_push(clean, NULL);
+      waits = 1;
+      for (;;) pthread_cond_wait(&condition, &mutex);
+      pthread_cleanup_pop(0);
+      return NULL;
+    }
+    int main(int n, char** a) {
+      pthread_t id;
+      void* result;
+      start(a);
+      if (pthread_create(&id, NULL, work, NULL) != 0) return 1;
+      for (int seen = 0; !seen; sched_yield()) {
+        pthread_mutex_lock(&mutex);
+        seen = waits;  // and the mutex is free: it waits
+        pthread_mutex_unlock(&mutex);
+      }
+      if (pthread_cancel(id) != 0 || pthread_join(id, &result) != 0 || result != PTHREAD_CANCELED) return 2;
+      return pthread_join(pthread_self(), NULL) == EDEADLK ? 0 : 3;
+    })");
+  for (const std::uint32_t cell : {0U, 1U}) {
+    const JournalRun run = run_journal(program, cell);
+    EXPECT_EQ(run.journal, "cleaned ");
+    EXPECT_EQ(run.ran.outcome.status, 0);
+  }
+}
+
 TEST_F(Threads, KeepTheirContextForDestructorsOfKeys) {
   const auto program = c(R"(
     static __thread int local = 3;
