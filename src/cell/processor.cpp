@@ -117,6 +117,7 @@ void Processor::prepare() {
   for (const Cell* cell : domain_.cells) {
     if (cell->processor == this && cell != domain_.host_cell.get()) residents_.push_back(cell->id);
   }
+  count_live_residents();
   outbound_.prepare(index_, is_network(), *pool_, unread_);
   inbound_.prepare(index_, *pool_, unread_);
   idle_.prepare();
@@ -238,11 +239,21 @@ void Processor::stop_tasks() {
   if (is_host()) stop_cell(*domain_.host_cell);
 }
 
-void Processor::remove_resident(std::uint32_t cell) { std::erase(residents_, cell); }
+void Processor::count_live_residents() noexcept {
+  const auto live =
+      std::ranges::count_if(residents_, [this](std::uint32_t cell) { return !domain_.cells[cell]->ended; });
+  live_residents_.store(static_cast<std::uint32_t>(live), std::memory_order_relaxed);  // relaxed: a measure
+}
+
+void Processor::remove_resident(std::uint32_t cell) {
+  std::erase(residents_, cell);
+  count_live_residents();
+}
 
 void Processor::add_resident(std::uint32_t cell) {
   residents_.insert(std::lower_bound(residents_.begin(), residents_.end(), cell), cell);
   stop_seen_ = false;  // stop its tasks, too
+  count_live_residents();
 }
 
 // ---------------------------------------------------------------- messages
@@ -626,6 +637,7 @@ void Processor::start_program(Cell& cell, const CellProgram& program) {
     return;
   }
   cell.ended = false;
+  count_live_residents();
 }
 
 // Runs on the ending task's stack and leaves it for good.
@@ -673,6 +685,7 @@ void Processor::bury(TaskControl& task) noexcept {
 void Processor::end_cell(Cell& cell) {
   if (!is_host()) domain_.begun(cell);
   std::atomic_ref(cell.ended).store(true, std::memory_order_relaxed);  // relaxed: the progress thread asks, too
+  count_live_residents();
   struct Drop {  // whatever happens: else the machine would wait for this cell for ever
     Processor& processor;
     ~Drop() { processor.drop_live_cell(); }

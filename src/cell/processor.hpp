@@ -80,6 +80,10 @@ class Processor {
   [[nodiscard]] std::uint32_t switches() const noexcept {
     return switches_.load(std::memory_order_relaxed);  // relaxed: a measure
   }
+  /// So many of the cells that it carries have not ended. [any thread]
+  [[nodiscard]] std::uint32_t live_residents() const noexcept {
+    return live_residents_.load(std::memory_order_relaxed);  // relaxed: a measure
+  }
   /// The system's number of its thread; 0 before it runs. [any thread]
   [[nodiscard]] pid_t thread() const noexcept {
     return thread_number_.load(std::memory_order_relaxed);  // relaxed: nothing is handed over
@@ -220,6 +224,7 @@ class Processor {
   void landed() noexcept;
   void end_task(TaskControl& self);
   void drop_live_cell() noexcept;
+  void count_live_residents() noexcept;
   std::uint32_t count_switch(std::uint32_t by) noexcept {
     const std::uint32_t switches = switches_.load(std::memory_order_relaxed) + by;  // relaxed: only we write it
     switches_.store(switches, std::memory_order_relaxed);                           // relaxed: a measure
@@ -248,6 +253,7 @@ class Processor {
   ProcessorRole role_;
   bool stop_seen_ = false;
   std::atomic<pid_t> thread_number_{0};
+  std::atomic<std::uint32_t> live_residents_{0};
   std::atomic<std::uint32_t> wanted_{0};  // by so many threads; Baton writes
   Baton* baton_ = nullptr;
   std::vector<std::uint32_t> residents_;  // cells we carry, ascending

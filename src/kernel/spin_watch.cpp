@@ -83,17 +83,6 @@ void SpinWatch::watch() {
   }
 }
 
-/// A program that has its thread for itself may wait in the system, where a signal that it does not know of would end
-/// its wait with EINTR.
-bool SpinWatch::carries_several(const Processor& processor) const noexcept {
-  // relaxed: a look; a cell that comes is seen the next time
-  return std::ranges::count_if(domain_.local_cells(), [&](std::uint32_t id) {
-           Cell& cell = *domain_.cells[id];
-           return std::atomic_ref(cell.processor).load(std::memory_order_relaxed) == &processor &&
-                  !std::atomic_ref(cell.ended).load(std::memory_order_relaxed);  // relaxed: the same
-         }) > 1;
-}
-
 // The task may end meanwhile, and others write where its record was. So its cell is believed only if there is such one.
 void SpinWatch::sample(Watched& at, double now) {
   const auto computed = static_cast<std::int64_t>((now - std::exchange(at.sampled, now)) * 1e9);
@@ -118,7 +107,9 @@ bool SpinWatch::look(Watched& at) {
   }
   if (now - at.slice >= time_slice) {
     at.slice = now;
-    if (carries_several(at.processor)) ::tgkill(::getpid(), at.processor.thread(), loader::libc::interrupt_signal);
+    // A program that has its thread for itself may wait in the system, where a signal that it does not know of would
+    // end its wait with EINTR.
+    if (at.processor.live_residents() > 1) ::tgkill(::getpid(), at.processor.thread(), loader::libc::interrupt_signal);
   }
   tell(at, now, wall);
   return true;

@@ -50,7 +50,6 @@ class SpinWatch {
 
   void watch();
   [[nodiscard]] bool look(Watched& at);
-  [[nodiscard]] bool carries_several(const Processor& processor) const noexcept;
   void sample(Watched& at, double now);
   void tell(Watched& at, double now, Clock::time_point wall);
 
