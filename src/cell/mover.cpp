@@ -39,17 +39,14 @@ bool has_much_stack(const TaskControl& task) noexcept {
 void Mover::prepare() { protocol_.prepare(here_.index(), static_cast<std::uint32_t>(domain_.processors.size())); }
 
 void Mover::offer_cells(TaskControl& self) noexcept {
-  if (!domain_.options.balance || here_.is_host() || active() || here_.residents().size() < 2) return;
+  if (!domain_.options.balance || here_.is_host() || active() || here_.live_residents() < 2) return;
   if (domain_.move_in_progress.load(std::memory_order_relaxed)) return;  // relaxed: the exchange in hand_over() decides
   const Clock::time_point now = Clock::now();
   if (now - last_offer_ < time_between_looks) return;
   last_offer_ = now;
   // A processor that would be less busy with one of our cells than we are now.
-  const auto live = std::count_if(here_.residents().begin(), here_.residents().end(),
-                                  [&](std::uint32_t cell) { return !domain_.cells[cell]->ended; });
-  if (live < 2) return;
   const double ours = here_.idle().load().own_share(now);
-  const double one_cell = ours / static_cast<double>(live);
+  const double one_cell = ours / here_.live_residents();
   std::uint32_t taker = here_.index();
   double least = ours - least_gain - one_cell;
   for (std::uint32_t p = 0; p < domain_.carriers; ++p) {

@@ -47,9 +47,8 @@ class LoadedRun {
   std::shared_ptr<const loader::Program> load(const std::string& file) { return load(file, run); }
   /// The same with what `of`, which is `run` or one of its others, has for itself.
   std::shared_ptr<const loader::Program> load(const std::string& file, const ProgramRun& of);
-  /// Some program that was loaded has threads of its own (Program::has_threads), or makes some.
-  [[nodiscard]] bool has_threads();
-  [[nodiscard]] ProgramThreads program_threads();
+  /// Decides what the machine's options leave to the programs that were loaded: whether each cell has a thread.
+  void choose_threads();
 
   /// Runs an instance of a program on a cell, from the first constructor to the last destructor. Returns its status.
   /// Call from: outermost frame of a task of the cell.

@@ -366,8 +366,7 @@ Report run_process(Machine& machine, const ProgramRun& run, OutputSink& output, 
     const ProcessScope scope(impl, part_run);
     impl.program_stack_bytes = impl.options.program_stack_bytes;
     if (!start.is_host) {
-      impl.options.threads = threads_for(loaded.has_threads(), impl.options);
-      impl.program_threads = loaded.program_threads();
+      loaded.choose_threads();
       report = machine.run(bodies);
     } else if (process.self != 0) {
       report = wait_and_run(impl, part_run, body_of, impl.options.program_stack_bytes);

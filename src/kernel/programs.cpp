@@ -262,17 +262,14 @@ std::shared_ptr<const loader::Program> LoadedRun::load(const std::string& file, 
   return program;
 }
 
-bool LoadedRun::has_threads() {
+void LoadedRun::choose_threads() {
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(programs_,
-                             [this](const auto& loaded) { return loaded.second->has_threads(run.has_openmp_threads); });
-}
-
-ProgramThreads LoadedRun::program_threads() {
-  const std::lock_guard lock(mutex_);
-  const bool some = std::ranges::any_of(
-      programs_, [this](const auto& loaded) { return loaded.second->makes_threads(run.has_openmp_threads); });
-  return some ? ProgramThreads::some : ProgramThreads::none;
+  const auto some = [this](bool (loader::Program::*has)(bool) const noexcept) {
+    return std::ranges::any_of(programs_,
+                               [&](const auto& loaded) { return (loaded.second.get()->*has)(run.has_openmp_threads); });
+  };
+  machine_.options.threads = threads_for(some(&loader::Program::has_threads), machine_.options);
+  machine_.program_threads = some(&loader::Program::makes_threads) ? ProgramThreads::some : ProgramThreads::none;
 }
 
 void LoadedRun::use_low_bodies() {
@@ -409,8 +406,7 @@ Report run_loaded(Machine& machine, const ProgramRun& run, OutputSink& output, K
     report = machine.run_host(loaded.host_body(program, start.entry));
   } else {
     impl.program_stack_bytes = impl.options.program_stack_bytes;
-    impl.options.threads = threads_for(loaded.has_threads(), impl.options);
-    impl.program_threads = loaded.program_threads();
+    loaded.choose_threads();
     report = machine.run(bodies);
     impl.program_stack_bytes = 0;
   }

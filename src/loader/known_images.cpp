@@ -28,6 +28,7 @@
 #include <utility>
 
 #include "aplib/export.hpp"
+#include "base/sanitizer.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
 #include "memory/slot.hpp"
@@ -416,8 +417,8 @@ void limit_debugger_list(std::size_t images) noexcept {
 
 // Older unwinders, backtrace libraries and sanitizers walk all objects. Ours come after the process's.
 // Sanitizers call this before they are ready for instrumented code.
-extern "C" APLIB_API __attribute__((no_sanitize("address", "thread", "undefined"))) int dl_iterate_phdr(
-    int (*callback)(struct dl_phdr_info*, size_t, void*), void* data) {
+extern "C" APLIB_API APLIB_NO_SANITIZE int dl_iterate_phdr(int (*callback)(struct dl_phdr_info*, size_t, void*),
+                                                           void* data) {
   using aplib::loader::Iterate;
   Iterate next = __atomic_load_n(&aplib::loader::next_iterate, __ATOMIC_RELAXED);  // relaxed: all find the same
   if (next == nullptr) {
