@@ -119,7 +119,7 @@ class Worker {
         MovingJob& moving = moving_[{job->task, job->slot}];
         moving.job = *job;
         if (job->has_files) {
-          moving.receiver.emplace(receiver_settings(!job->cleanup));
+          moving.receiver.emplace(receiver_settings(job->cleanup));
           return true;
         }
         begin(moving);
@@ -152,9 +152,13 @@ class Worker {
 
   using Moving = std::map<std::pair<TaskNumber, std::size_t>, MovingJob>;
 
-  /// `resume`: parts of files stay when the way to apfarm is lost.
-  [[nodiscard]] static files::Receiver::Settings receiver_settings(bool resume) {
-    return {.folder = ".", .existing = files::Existing::replace, .resume = resume, .host = own_host_id()};
+  /// `cleanup`: what is new is removed afterwards. Else parts of files stay, too, when the way to apfarm is lost.
+  [[nodiscard]] static files::Receiver::Settings receiver_settings(bool cleanup) {
+    return {.folder = ".",
+            .existing = files::Existing::replace,
+            .resume = !cleanup,
+            .host = own_host_id(),
+            .notes_new = cleanup};
   }
 
   void give(RunJob job) {
@@ -253,7 +257,7 @@ class Worker {
     beat_pause_ = std::clamp(Time(silence / beats_in_silence), pause_least, pause_most);
     begin_ = begin;
     if (begin.has_files) {
-      files_.emplace(receiver_settings(true));
+      files_.emplace(receiver_settings(false));
     } else {
       make_ready();
     }

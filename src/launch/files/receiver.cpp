@@ -147,8 +147,8 @@ void Receiver::finish() {
 /// Says what is lacking, if there is room for it, and makes what needs no bytes.
 void Receiver::answer_all() {
   answers_.resize(manifest_->entries.size());
-  were_there_.assign(manifest_->entries.size(), true);
-  for (std::size_t i = 0; i < manifest_->entries.size(); ++i) {
+  if (settings_.notes_new) were_there_.assign(manifest_->entries.size(), true);
+  for (std::size_t i = 0; i < were_there_.size(); ++i) {
     try {
       were_there_[i] = target_->look(manifest_->entries[i].path).has_value();
     } catch (const Error&) {  // it cannot be made either, which is told there

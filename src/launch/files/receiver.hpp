@@ -33,6 +33,7 @@ class Receiver {
     bool waits = false;  ///< Nothing is made or asked for before accept().
     /// Hears of each file, and outlives the receiver. What an earlier one has brought there is not asked for again.
     Arrivals* arrivals = nullptr;
+    bool notes_new = false;  ///< For new_entries(): looks once more for each entry.
   };
   /// Files of fewer bytes are not resumed.
   static constexpr std::uint64_t resumed_bytes_min = std::uint64_t{1} << 20;
@@ -47,7 +48,7 @@ class Receiver {
   /// The whole manifest has come.
   [[nodiscard]] bool offered() const noexcept { return offered_; }
   [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return manifest_->entries; }
-  /// Those whose paths had nothing before, neither the same nor another. REQUIRES: ended().
+  /// Those whose paths had nothing before, neither the same nor another. REQUIRES: ended(), Settings::notes_new.
   [[nodiscard]] std::vector<Entry> new_entries() const;
   [[nodiscard]] const std::string& sender_host() const noexcept { return manifest_->host; }
   /// Goes on, into `folder`. REQUIRES: offered(), Settings::waits.
@@ -94,7 +95,7 @@ class Receiver {
   wire::Bytes replies_;
   const std::shared_ptr<Manifest> manifest_ = std::make_shared<Manifest>();  // as it has come
   std::uint64_t path_bytes_ = 0;
-  std::vector<bool> were_there_;  // by entry, whatever it was
+  std::vector<bool> were_there_;  // by entry, whatever it was; empty without Settings::notes_new
   std::vector<Answer> answers_;   // by entry; Kind::nothing: it does not come, or has come
   std::optional<Target> target_;
   std::vector<std::uint32_t> folders_;  // that were made here, also by an earlier receiver of the same arrivals
