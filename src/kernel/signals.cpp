@@ -34,6 +34,7 @@ namespace {
 
 constexpr std::array fault_signals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
 constexpr std::array stop_signals{SIGINT, SIGTERM};
+constexpr std::array write_signals{SIGPIPE, SIGXFSZ};  // the kernel's, to the thread whose write it refuses
 constexpr std::size_t signal_stack_bytes = 64 * 1024;
 
 // Read by handlers, hence atomics; changed under the mutex.
@@ -42,6 +43,7 @@ std::array<std::atomic<Domain*>, 64> active_domains;
 int scope_count = 0;
 struct sigaction old_faults[fault_signals.size()];
 struct sigaction old_stops[stop_signals.size()];
+struct sigaction old_writes[write_signals.size()];
 
 struct sigaction old_interrupt;
 
@@ -281,6 +283,30 @@ void on_interrupt(int signal, siginfo_t* info, void* context) noexcept {
   errno = saved_errno;
 }
 
+/// At the end of a call that the kernel has refused.
+void on_refused_write(int signal, siginfo_t* info, void* context) noexcept {
+  const int saved_errno = errno;
+  const arch::Interrupted at = arch::interrupted(context);
+  const TaskControl* const task = running_task();
+  const bool on_own = task != nullptr && at.stack >= task->stack.low && at.stack <= task->stack.top;
+  const bool is_kernels = info->si_code == SI_USER && info->si_pid == getpid();
+  const bool is_taken =
+      is_kernels && loader::libc::deliver_refusal(signal, *info, context, on_own ? task->stack.low : nullptr);
+  errno = saved_errno;
+  if (is_taken) return;
+  const struct sigaction& before = old_writes[signal == write_signals[0] ? 0 : 1];
+  const struct sigaction by_default {};
+  const bool is_default = (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL;
+  if (is_default || (before.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) sigaction(signal, &by_default, nullptr);
+  if (is_default) {
+    raise(signal);  // which comes once this has returned
+  } else if ((before.sa_flags & SA_SIGINFO) != 0) {
+    before.sa_sigaction(signal, info, context);
+  } else if (before.sa_handler != SIG_IGN) {
+    before.sa_handler(signal);
+  }
+}
+
 std::terminate_handler old_terminate = nullptr;
 
 [[noreturn]] void on_terminate() noexcept {
@@ -310,6 +336,11 @@ SignalScope::SignalScope(Domain& domain) : domain_(domain) {
   interrupt.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
   interrupt.sa_sigaction = on_interrupt;
   sigaction(loader::libc::interrupt_signal, &interrupt, &old_interrupt);
+  struct sigaction refusal {};
+  sigemptyset(&refusal.sa_mask);
+  refusal.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  refusal.sa_sigaction = on_refused_write;
+  for (std::size_t i = 0; i < write_signals.size(); ++i) sigaction(write_signals[i], &refusal, &old_writes[i]);
   struct sigaction stop {};
   sigemptyset(&stop.sa_mask);
   stop.sa_flags = SA_SIGINFO | SA_ONSTACK;  // no SA_RESTART: a host program that reads its input shall notice
@@ -332,6 +363,7 @@ SignalScope::~SignalScope() {
     if (std::get_terminate() == on_terminate) std::set_terminate(old_terminate);
     for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &old_faults[i], nullptr);
     for (std::size_t i = 0; i < stop_signals.size(); ++i) sigaction(stop_signals[i], &old_stops[i], nullptr);
+    for (std::size_t i = 0; i < write_signals.size(); ++i) sigaction(write_signals[i], &old_writes[i], nullptr);
     sigaction(loader::libc::interrupt_signal, &old_interrupt, nullptr);
   }
 }

@@ -179,6 +179,72 @@ TEST_P(MachineEnd, MainTakesSignalsOfItsThreadsWhereItWaits) {
   for (const std::string& journal : ran.journals) EXPECT_EQ(journal, "handler sem handler sleep handler others");
 }
 
+constexpr const char* refused_writes = R"(
+    #include <stdio.h>
+    #include <sys/socket.h>
+    static sigjmp_buf back;
+    static void handler(int signal) { say("handler "); }
+    static void detailed(int signal, siginfo_t* info, void* context) { say(info->si_pid == getpid() ? "own " : "? "); }
+    static void leaver(int signal) { siglongjmp(back, 1); }
+    static int unread(int kind) {
+      int ends[2];
+      if ((kind == 0 ? pipe(ends) : socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) != 0) exit(9);
+      close(ends[0]);
+      return ends[1];
+    }
+    static void write_once(int to) { if (write(to, "x", 1) == -1 && errno == EPIPE) say("EPIPE "); }
+    static void* on_thread(void* to) { write_once(*(int*)to); return NULL; }
+    )";
+
+TEST_P(MachineEnd, ARefusedWriteIsTheSignalOfTheCellThatWrote) {
+  const CellsRan ran = run(std::string(refused_writes) + R"(
+    int main(int n, char** a) {
+      struct sigaction action = {.sa_sigaction = detailed, .sa_flags = SA_SIGINFO};
+      sigset_t pipes;
+      pthread_t id;
+      int to;
+      FILE* file;
+      begin(a);
+      sigemptyset(&pipes);
+      sigaddset(&pipes, SIGPIPE);
+      for (int kind = 0; kind < 2; ++kind) {
+        to = unread(kind);
+        signal(SIGPIPE, SIG_IGN);
+        write_once(to);
+        signal(SIGPIPE, handler);
+        write_once(to);
+        sigaction(SIGPIPE, &action, NULL);
+        write_once(to);
+        sigprocmask(SIG_BLOCK, &pipes, NULL);
+        write_once(to);
+        say("blocked ");
+        sigprocmask(SIG_UNBLOCK, &pipes, NULL);
+        signal(SIGPIPE, leaver);
+        if (sigsetjmp(back, 1) == 0) write_once(to); else say("left ");
+        close(to);
+      }
+      signal(SIGPIPE, handler);
+      to = unread(0);
+      if (pthread_create(&id, NULL, on_thread, &to) != 0 || pthread_join(id, NULL) != 0) return 1;
+      file = fdopen(to, "w");
+      if (fputs("text", file) >= 0 && fflush(file) == EOF) say("flush ");
+      if (fflush(file) == 0 && fputs("text", file) >= 0 && fclose(file) == EOF) say("close");
+      return 0;
+    })");
+  EXPECT_EQ(ran.report.exit_status, 0);
+  const std::string each = "EPIPE handler EPIPE own EPIPE EPIPE blocked own left ";
+  for (const std::string& journal : ran.journals)
+    EXPECT_EQ(journal, each + each + "handler EPIPE handler flush handler close");
+}
+
+TEST_P(MachineEnd, ARefusedWriteThatNothingHandlesNamesTheCell) {
+  const CellsRan ran = run(std::string(refused_writes) + R"(
+    int main(int n, char** a) { begin(a); if (cell == 1) write_once(unread(0)); for (;;) usleep(1000); })");
+  EXPECT_EQ(ran.report.exit_status, 128 + SIGPIPE);
+  EXPECT_EQ(ran.report.reason.find("cell 1 task 0: the program wrote to a pipe or socket that has no reader"), 0U)
+      << ran.report.reason;
+}
+
 TEST_P(MachineEnd, AbortEndsTheMachineAndNamesTheCell) {
   const CellsRan ran = run(R"(
     int main(int n, char** a) { begin(a); if (cell == 1) abort(); for (;;) sched_yield(); })");

@@ -68,14 +68,8 @@ bool drain(std::FILE* file, int descriptor) {
   if ((file->_flags & has_output) == 0 || file->_IO_write_ptr == file->_IO_write_base) return true;
   const std::string bytes(file->_IO_write_base, file->_IO_write_ptr);
   file->_IO_write_ptr = file->_IO_write_base;
-  const std::size_t done = send_all(descriptor, bytes.data(), bytes.size());
-  if (done == bytes.size()) return true;
-  file->_flags |= write_failed;
-  const std::size_t rest = bytes.size() - done;  // for the next try, as in libc
-  if (file->_IO_write_ptr == file->_IO_write_base) {
-    std::memcpy(file->_IO_write_base, bytes.data() + done, rest);
-    file->_IO_write_ptr += rest;
-  }
+  if (send_all(descriptor, bytes.data(), bytes.size()) == bytes.size()) return true;
+  file->_flags |= write_failed;  // the bytes are lost, as in libc
   return false;
 }
 
@@ -164,8 +158,9 @@ std::size_t write_in_turn(std::FILE* file, const char* bytes, std::size_t count)
   return write_stream(file, bytes, count);
 }
 
-void drain_in_turn(std::FILE* file) {
-  if (const std::optional<int> descriptor = waiting_descriptor(file)) static_cast<void>(drain(file, *descriptor));
+int drain_in_turn(std::FILE* file) {
+  const std::optional<int> descriptor = waiting_descriptor(file);
+  return !descriptor || drain(file, *descriptor) ? 0 : EOF;
 }
 
 std::span<const Binding> output_bindings() {

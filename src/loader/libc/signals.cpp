@@ -11,6 +11,7 @@
 #include "loader/libc/signals.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <pthread.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -90,6 +91,12 @@ std::string name_of(int signal) {
 }
 
 [[noreturn]] void end_by(Instance& instance, int signal) {
+  constexpr const char* refused =
+      "the program wrote {} ({}, which it neither handles nor ignores); that ends the machine";
+  if (signal == SIGPIPE)
+    fail_instance(instance, 128 + signal, fmt::format(refused, "to a pipe or socket that has no reader", "SIGPIPE"));
+  if (signal == SIGXFSZ)
+    fail_instance(instance, 128 + signal, fmt::format(refused, "beyond the limit of ulimit -f", "SIGXFSZ"));
   fail_instance(instance, 128 + signal,
                 fmt::format("the program sent itself {}, which it has no handler for; that ends the machine (exit() "
                             "would end this cell alone)",
@@ -259,6 +266,30 @@ bool deliver_fault(int signal, const siginfo_t& info, void* context, const char*
   const Action* action = table != nullptr ? table->find(signal) : nullptr;
   if (!own || action == nullptr || !has_handler(*action)) return false;
   return arch::call_on_interrupted_stack(signal, info, context, run_fault_handler, stack_low);
+}
+
+namespace {
+
+// On the stack of the code that wrote.
+void act_on_refusal(int signal, siginfo_t* /*info*/, void* context) {
+  const int saved_errno = errno_now();
+  send_signal(*here()->instance, signal, SI_TKILL);
+  failed(saved_errno);
+  stack_t own{};  // the handler may have switched tasks, as in run_fault_handler()
+  if (sigaltstack(nullptr, &own) == 0) static_cast<ucontext_t*>(context)->uc_stack = own;
+}
+
+}  // namespace
+
+bool deliver_refusal(int signal, const siginfo_t& info, void* context, const char* stack_low) noexcept {
+  const TaskContext* const flow = here();
+  if (flow == nullptr) return false;
+  const SignalTable* const table = flow->instance->libc().signals.part;
+  const Action* const action = table != nullptr ? table->find(signal) : nullptr;
+  const bool is_default = action == nullptr || (!has_handler(*action) && action->sa_handler == SIG_DFL);
+  pollfd output{STDOUT_FILENO, 0, 0};
+  if (is_default && ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0) return false;
+  return arch::call_on_interrupted_stack(signal, info, context, act_on_refusal, stack_low);
 }
 
 // A handler that the program has left by longjmp does not end: then the stack is above it.
@@ -499,11 +530,7 @@ int change_action(Instance& instance, int signal, const Action* action, Action* 
   const std::lock_guard lock(tables_mutex);
   Action& own = instance.libc().signals.get().action(signal);
   const Action before = own;
-  if (action != nullptr) {
-    own = *action;
-    // A program that writes to a broken pipe wants to see EPIPE, and the signal would end every cell: for all, then.
-    if (signal == SIGPIPE && !has_handler(own) && own.sa_handler == SIG_IGN) std::signal(SIGPIPE, SIG_IGN);
-  }
+  if (action != nullptr) own = *action;
   if (old != nullptr) *old = before;
   return 0;
 }

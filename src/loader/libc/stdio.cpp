@@ -126,8 +126,9 @@ std::FILE* own_fopencookie(void* cookie, const char* mode, cookie_io_functions_t
 
 // The FILE stays: the program's variable still points to it, and exit handlers may print.
 int close_standard(Outlet& outlet) {
-  drain_in_turn(outlet.file);
-  const int result = outlet.leads == Outlet::Leads::nowhere ? EOF : std::fflush(outlet.file);
+  const int drained = drain_in_turn(outlet.file);
+  const int flushed = std::fflush(outlet.file);
+  const int result = outlet.leads == Outlet::Leads::nowhere || drained != 0 || flushed != 0 ? EOF : 0;
   if (result == EOF && outlet.leads == Outlet::Leads::nowhere) errno = EBADF;
   redirect(outlet, Outlet::Leads::nowhere);
   return result;
@@ -137,13 +138,13 @@ int close_file(Instance& instance, std::FILE* file) {
   for (Outlet& outlet : stdio_of(instance).outlets) {
     if (outlet.file == file) return close_standard(outlet);
   }
-  drain_in_turn(file);
+  const int drained = drain_in_turn(file);
   untrack(instance, file);
   if (instance.libc().locks.part != nullptr) {  // they hold until the last byte is written
     std::fflush(file);
     give_up_record_locks(instance, ::fileno(file));
   }
-  return std::fclose(file);
+  return std::fclose(file) == 0 ? drained : EOF;
 }
 
 int own_fclose(std::FILE* file) {
@@ -172,7 +173,7 @@ int own_fcloseall(Instance& instance) {
 // The process's descriptor 0, 1 or 2 is everyone's: the FILE gets a descriptor of its own below it.
 std::FILE* reopen_standard(Outlet& outlet, const char* path, const char* mode) {
   if (path == nullptr) return outlet.file;  // another mode for the same file: "wb" is all that is asked in practice
-  drain_in_turn(outlet.file);
+  static_cast<void>(drain_in_turn(outlet.file));
   std::fflush(outlet.file);
   __fpurge(outlet.file);
   std::clearerr(outlet.file);

@@ -272,8 +272,8 @@ void close_files(Instance& instance, StdioPrivate& own) {
 
 int flush_stream(Instance& instance, std::FILE* file) {
   if (file != nullptr) {
-    drain_in_turn(file);
-    const int result = std::fflush(file);
+    const int drained = drain_in_turn(file);
+    const int result = std::fflush(file) == 0 ? drained : EOF;
     if (Outlet* outlet = outlet_of(instance, file)) show_outlet(*outlet);
     return result;
   }
@@ -282,8 +282,8 @@ int flush_stream(Instance& instance, std::FILE* file) {
   for (std::FILE* each : files_of(own)) {
     // Input is left alone: the program's next read goes on where it was.
     if (__fwriting(each) == 0) continue;
-    drain_in_turn(each);
-    if (std::fflush(each) != 0) result = EOF;
+    const int drained = drain_in_turn(each);
+    if (std::fflush(each) != 0 || drained != 0) result = EOF;
   }
   for (Outlet& outlet : own.outlets) {
     if (outlet.file != nullptr) show_outlet(outlet);

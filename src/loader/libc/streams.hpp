@@ -139,8 +139,8 @@ bool write_may_wait(std::FILE* file);
 std::size_t write_in_turn(std::FILE* file, const char* bytes, std::size_t count);
 int put_byte_in_turn(int byte, std::FILE* file);
 int print_in_turn(std::FILE* file, std::optional<int> level, const char* format, va_list arguments);
-/// Before fflush() or fclose(): writes what the buffer holds, if that may wait.
-void drain_in_turn(std::FILE* file);
+/// Before fflush() or fclose(): writes what the buffer holds, if that may wait. Returns 0 or EOF as they do.
+[[nodiscard]] int drain_in_turn(std::FILE* file);
 
 // ---------------------------------------------------------------- wide characters
 // On a stream of bytes, converted by the locale of the calling thread.

@@ -443,23 +443,6 @@ TEST_F(Signals, AFaultWithoutHandlerIsNotDelivered) {
       [](int status) { return status != 0; }, "");
 }
 
-TEST_F(Signals, SigPipeIsIgnoredForAllWhenOneAsks) {
-  const auto program = c(R"(
-    #include <unistd.h>
-    int main(int n, char** a) {
-      int ends[2];
-      start(a);
-      signal(SIGPIPE, SIG_IGN);
-      if (pipe(ends) != 0) return 1;
-      close(ends[0]);
-      return write(ends[1], "x", 1) == -1 && errno == EPIPE ? 0 : 2;
-    })");
-  struct sigaction before {};
-  sigaction(SIGPIPE, nullptr, &before);
-  EXPECT_EQ(run_journal(program).ran.outcome.status, 0);
-  sigaction(SIGPIPE, &before, nullptr);
-}
-
 // A shared library's own thread may call what the program's names are bound to. Then the call affects the process, as
 // all of libc does.
 TEST(SignalsOfTheProcess, ChangeWhenNoInstanceCalls) {
