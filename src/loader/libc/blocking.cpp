@@ -219,9 +219,34 @@ int sleep_in(Instance& instance, Duration duration) {
   return sleep_in_turn(instance, duration) == Waited::interrupted ? failed(EINTR) : 0;
 }
 
-int poll_for(const void* caller, pollfd* descriptors, nfds_t count, int timeout) {
+/// What poll() is asked, by the kernel's numbers where the program has redirected 0, 1 or 2.
+class Polled {
+ public:
+  Polled(const void* caller, pollfd* asked, nfds_t count) : asked_(asked), all_(asked) {
+    const auto is_elsewhere = [caller](const pollfd& each) { return redirected(caller, each.fd) != each.fd; };
+    if (std::none_of(asked, asked + count, is_elsewhere)) return;
+    own_.assign(asked, asked + count);
+    for (pollfd& each : own_) each.fd = redirected(caller, each.fd);
+    all_ = own_.data();
+  }
+  ~Polled() {
+    for (std::size_t i = 0; i < own_.size(); ++i) asked_[i].revents = own_[i].revents;
+  }
+  Polled(const Polled&) = delete;
+  Polled& operator=(const Polled&) = delete;
+  [[nodiscard]] pollfd* all() noexcept { return all_; }
+
+ private:
+  pollfd* asked_;
+  pollfd* all_;
+  std::vector<pollfd> own_;
+};
+
+int poll_for(const void* caller, pollfd* asked, nfds_t count, int timeout) {
   if (Instance* const instance = count == 0 && timeout >= 0 ? calling(caller) : nullptr)
     return sleep_in(*instance, milliseconds(timeout));
+  Polled polled(caller, asked, count);
+  pollfd* const descriptors = polled.all();
   const auto look = [=] { return ::poll(descriptors, count, 0); };
   if (timeout == 0) return look_once(caller, look);
   Instance* const instance = sharing(caller);
@@ -256,12 +281,14 @@ class MaskWhile {
   sigset_t before_{};
 };
 
-int ppoll_for(const void* caller, pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* mask) {
+int ppoll_for(const void* caller, pollfd* asked, nfds_t count, const timespec* timeout, const sigset_t* mask) {
   if (Instance* const sleeper = count == 0 && timeout != nullptr ? calling(caller) : nullptr) {
     if (!is_time(*timeout)) return failed(EINVAL);
     const MaskWhile masked(*sleeper, mask);
     return sleep_in(*sleeper, to_duration(*timeout));
   }
+  Polled polled(caller, asked, count);
+  pollfd* const descriptors = polled.all();
   Instance* const instance = sharing(caller);
   if (instance == nullptr) return ::ppoll(descriptors, count, timeout, nullptr);
   const MaskWhile masked(*instance, mask);

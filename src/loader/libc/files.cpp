@@ -5,7 +5,7 @@
 //
 // Descriptors 0, 1 and 2, used without stdio. They belong to the process and so to all cells. What an instance writes
 // to 1 and 2 goes to its host, which keeps lines whole. What it does to them by dup2 and close it does to its own
-// outlets. Calls that are not here (fcntl, ioctl, poll) see the process's descriptors. An instance cannot close the
+// outlets. Calls that are not here see the process's descriptors. An instance cannot close the
 // runtime's descriptors (base/os/descriptor.hpp), nor another instance's.
 #include <dirent.h>
 #include <fcntl.h>
@@ -21,13 +21,16 @@
 #include <sys/fanotify.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -306,6 +309,54 @@ void close_descriptors(Instance& instance) noexcept {
 
 namespace {
 
+bool same_file(int one, int other) {
+  struct stat64 a {};
+  struct stat64 b {};
+  return other >= 0 && ::fstat64(one, &a) == 0 && ::fstat64(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino && a.st_rdev == b.st_rdev;
+}
+
+// dup2() with an outlet as the new descriptor.
+int redirect_to(Instance& instance, int from, int number) {
+  Outlet& outlet = outlet_of(instance, number);
+  if (from == number) {
+    if (outlet.leads != Outlet::Leads::nowhere) return number;
+    errno = EBADF;
+    return -1;
+  }
+  if (is_standard(from)) {
+    const Outlet& other = outlet_of(instance, from);
+    if (other.leads == Outlet::Leads::to_cell) {
+      redirect(outlet, Outlet::Leads::to_cell);
+      outlet.cell_stream = other.cell_stream;
+      return number;
+    }
+    from = other.descriptor.get();
+  } else if (number != 0 ? same_file(from, number) : same_file(from, instance.services().input())) {
+    // It restores what it has saved by dup(1).
+    redirect(outlet, Outlet::Leads::to_cell);
+    return number;
+  }
+  os::GuardedFd descriptor(::fcntl(from, F_DUPFD_CLOEXEC, 3));
+  if (!descriptor) return -1;
+  redirect(outlet, Outlet::Leads::to_file, std::move(descriptor));
+  return number;
+}
+
+/// The same of a call that takes the lowest free number, by which programs that have closed 0, 1 or 2 redirect them.
+int note_lowest(Instance* instance, int descriptor) {
+  if (instance == nullptr || descriptor < 0) return descriptor;
+  for (int number = 0; is_standard(number); ++number) {
+    if (outlet_of(*instance, number).leads != Outlet::Leads::nowhere) continue;
+    const int result = redirect_to(*instance, descriptor, number);
+    const int error = errno;
+    ::close(descriptor);
+    errno = error;
+    return result;
+  }
+  return note_new(instance, descriptor);
+}
+
 /// A call that returns a new descriptor.
 template <auto native, class Type = decltype(plain(native))>
 struct Opens;
@@ -313,7 +364,7 @@ template <auto native, class... Args>
 struct Opens<native, Function<int, Args...>> {
   static int call(Args... arguments) {
     Instance* const instance = calling(__builtin_return_address(0));
-    return note_new(instance, native(arguments...));
+    return note_lowest(instance, native(arguments...));
   }
 };
 template <auto native>
@@ -334,7 +385,7 @@ int own_open(const char* path, int flags, ...) {
   const mode_t mode = mode_of(arguments);
   va_end(arguments);
   Instance* const instance = calling(__builtin_return_address(0));
-  return note_new(instance, open_in_turn(instance, AT_FDCWD, seen_path(instance, path), flags, mode));
+  return note_lowest(instance, open_in_turn(instance, AT_FDCWD, seen_path(instance, path), flags, mode));
 }
 
 int own_openat(int folder, const char* path, int flags, ...) {
@@ -343,21 +394,21 @@ int own_openat(int folder, const char* path, int flags, ...) {
   const mode_t mode = mode_of(arguments);
   va_end(arguments);
   Instance* const instance = calling(__builtin_return_address(0));
-  return note_new(instance, open_in_turn(instance, folder, seen_path(instance, path), flags, mode));
+  return note_lowest(instance, open_in_turn(instance, folder, seen_path(instance, path), flags, mode));
 }
 
 int own_checked_open(const char* path, int flags) {
   Instance* const instance = calling(__builtin_return_address(0));
   const bool forgets_mode = (flags & (O_CREAT | O_TMPFILE)) != 0;  // libc ends the process
-  return note_new(instance, forgets_mode ? __open64_2(path, flags)
-                                         : open_in_turn(instance, AT_FDCWD, seen_path(instance, path), flags, 0));
+  return note_lowest(instance, forgets_mode ? __open64_2(path, flags)
+                                            : open_in_turn(instance, AT_FDCWD, seen_path(instance, path), flags, 0));
 }
 
 int own_checked_openat(int folder, const char* path, int flags) {
   Instance* const instance = calling(__builtin_return_address(0));
   const bool forgets_mode = (flags & (O_CREAT | O_TMPFILE)) != 0;
-  return note_new(instance, forgets_mode ? __openat64_2(folder, path, flags)
-                                         : open_in_turn(instance, folder, seen_path(instance, path), flags, 0));
+  return note_lowest(instance, forgets_mode ? __openat64_2(folder, path, flags)
+                                            : open_in_turn(instance, folder, seen_path(instance, path), flags, 0));
 }
 
 int note_pair(Instance& instance, int result, const int* pair) {
@@ -606,40 +657,6 @@ int print_unchecked(const void* caller, int descriptor, const char* format, va_l
 
 // --- redirection
 
-bool same_file(int one, int other) {
-  struct stat64 a {};
-  struct stat64 b {};
-  return other >= 0 && ::fstat64(one, &a) == 0 && ::fstat64(other, &b) == 0 && a.st_dev == b.st_dev &&
-         a.st_ino == b.st_ino && a.st_rdev == b.st_rdev;
-}
-
-// dup2() with an outlet as the new descriptor.
-int redirect_to(Instance& instance, int from, int number) {
-  Outlet& outlet = outlet_of(instance, number);
-  if (from == number) {
-    if (outlet.leads != Outlet::Leads::nowhere) return number;
-    errno = EBADF;
-    return -1;
-  }
-  if (is_standard(from)) {
-    const Outlet& other = outlet_of(instance, from);
-    if (other.leads == Outlet::Leads::to_cell) {
-      redirect(outlet, Outlet::Leads::to_cell);
-      outlet.cell_stream = other.cell_stream;
-      return number;
-    }
-    from = other.descriptor.get();
-  } else if (number != 0 ? same_file(from, number) : same_file(from, instance.services().input())) {
-    // It restores what it has saved by dup(1).
-    redirect(outlet, Outlet::Leads::to_cell);
-    return number;
-  }
-  os::GuardedFd descriptor(::fcntl(from, F_DUPFD_CLOEXEC, 3));
-  if (!descriptor) return -1;
-  redirect(outlet, Outlet::Leads::to_file, std::move(descriptor));
-  return number;
-}
-
 // The runtime needs descriptor `to`, whose place `from` is to take.
 bool is_taken(const void* caller, const char* call, int from, int to) {
   if (from == to) return false;
@@ -654,6 +671,37 @@ bool is_taken(const void* caller, const char* call, int from, int to) {
 }
 
 // --- what they are
+
+template <auto native, class Type = decltype(plain(native))>
+struct OnRedirected;
+template <auto native, class Result, class... Args>
+struct OnRedirected<native, Function<Result, int, Args...>> {
+  static Result call(int descriptor, Args... args) {
+    return native(redirected(__builtin_return_address(0), descriptor), args...);
+  }
+};
+
+template <auto native>
+Binding on_redirected(std::string_view name) noexcept {
+  return Binding::of(name, &OnRedirected<native>::call);
+}
+
+int own_ioctl(int descriptor, unsigned long request, ...) {
+  va_list arguments;
+  va_start(arguments, request);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return ::ioctl(redirected(__builtin_return_address(0), descriptor), request, argument);
+}
+
+void* own_mmap(void* address, std::size_t bytes, int protection, int flags, int descriptor, off64_t offset) {
+  const int file = (flags & MAP_ANONYMOUS) != 0 ? descriptor : redirected(__builtin_return_address(0), descriptor);
+  return ::mmap64(address, bytes, protection, flags, file, offset);
+}
+
+int own_epoll_ctl(int epoll, int operation, int descriptor, epoll_event* event) {
+  return ::epoll_ctl(epoll, operation, redirected(__builtin_return_address(0), descriptor), event);
+}
 
 off64_t own_lseek(int descriptor, off64_t offset, int whence) {
   return ::lseek64(asked(__builtin_return_address(0), descriptor), offset, whence);
@@ -693,7 +741,7 @@ ssize_t own_sendfile(int to, int from, off64_t* offset, std::size_t count) {
 
 int own_dup(int descriptor) {
   const void* caller = __builtin_return_address(0);
-  return note_new(calling(caller), ::dup(translated(caller, descriptor)));
+  return note_lowest(calling(caller), ::dup(translated(caller, descriptor)));
 }
 
 int own_dup2(int from, int to) {
@@ -759,6 +807,11 @@ void own_closefrom(Instance& instance, int first) {
 
 }  // namespace
 
+int redirected(const void* caller, int descriptor) noexcept {
+  const Outlet* const outlet = outlet_at(caller, descriptor);
+  return outlet != nullptr && outlet->leads == Outlet::Leads::to_file ? outlet->descriptor.get() : descriptor;
+}
+
 std::span<const Binding> descriptors_bindings() {
   static const std::array table{
       Binding::of("write", &own_write),
@@ -793,6 +846,28 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("__fxstat", &own_old_fstat),
       Binding::of("__fxstat64", &own_old_fstat),
       Binding::of("isatty", &own_isatty),
+      on_redirected<::fsync>("fsync"),
+      on_redirected<::fdatasync>("fdatasync"),
+      on_redirected<::ftruncate64>("ftruncate"),
+      on_redirected<::ftruncate64>("ftruncate64"),
+      on_redirected<::fallocate64>("fallocate"),
+      on_redirected<::fallocate64>("fallocate64"),
+      on_redirected<::posix_fallocate64>("posix_fallocate"),
+      on_redirected<::posix_fallocate64>("posix_fallocate64"),
+      on_redirected<::posix_fadvise64>("posix_fadvise"),
+      on_redirected<::posix_fadvise64>("posix_fadvise64"),
+      on_redirected<::fchmod>("fchmod"),
+      on_redirected<::fchown>("fchown"),
+      on_redirected<::futimens>("futimens"),
+      on_redirected<::fstatfs64>("fstatfs"),
+      on_redirected<::fstatfs64>("fstatfs64"),
+      on_redirected<::fpathconf>("fpathconf"),
+      on_redirected<::tcgetattr>("tcgetattr"),
+      on_redirected<::tcsetattr>("tcsetattr"),
+      Binding::of("ioctl", &own_ioctl),
+      Binding::of("mmap", &own_mmap),
+      Binding::of("mmap64", &own_mmap),
+      Binding::of("epoll_ctl", &own_epoll_ctl),
       Binding::of("copy_file_range", &own_copy_file_range),
       Binding::of("splice", &own_splice),
       Binding::of("sendfile", &own_sendfile),

@@ -124,6 +124,7 @@ int own_fcntl(int descriptor, int command, ...) {
   void* const argument = va_arg(arguments, void*);  // libc reads it so for every command
   va_end(arguments);
   Instance* instance = calling(__builtin_return_address(0));
+  descriptor = redirected(__builtin_return_address(0), descriptor);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
     return note_new(instance, ::fcntl(descriptor, command, argument));
   if (command != F_SETLK && command != F_SETLKW && command != F_GETLK) return ::fcntl(descriptor, command, argument);
@@ -131,7 +132,12 @@ int own_fcntl(int descriptor, int command, ...) {
   return lock_record(*instance, descriptor, command, *static_cast<struct flock*>(argument));
 }
 
-int own_lockf(Instance& instance, int descriptor, int command, off_t length) {
+int own_lockf(int descriptor, int command, off_t length) {
+  const void* const caller = __builtin_return_address(0);
+  Instance* const program = calling(caller);
+  if (program == nullptr) return ::lockf(descriptor, command, length);
+  Instance& instance = *program;
+  descriptor = redirected(caller, descriptor);
   struct flock record {};
   record.l_type = command == F_ULOCK ? F_UNLCK : F_WRLCK;
   record.l_whence = SEEK_CUR;
@@ -163,6 +169,7 @@ int wait_for_flock(Instance& instance, int descriptor, int operation) noexcept {
 // These locks belong to the open file, which is the instance's as it is; only waiting is not libc's.
 int own_flock(int descriptor, int operation) {
   Instance* instance = calling(__builtin_return_address(0));
+  descriptor = redirected(__builtin_return_address(0), descriptor);
   const bool waits = (operation & LOCK_NB) == 0 && (operation & (LOCK_SH | LOCK_EX)) != 0;
   return instance == nullptr || !waits ? ::flock(descriptor, operation)
                                        : wait_for_flock(*instance, descriptor, operation);
@@ -185,8 +192,8 @@ void give_up_record_locks(Instance& instance, int descriptor) noexcept {
 
 std::span<const Binding> record_locks_bindings() {
   static const std::array table{
-      Binding::of("fcntl", &own_fcntl),   Binding::of("fcntl64", &own_fcntl),   Binding::of("__fcntl", &own_fcntl),
-      bound<::lockf, own_lockf>("lockf"), bound<::lockf, own_lockf>("lockf64"), Binding::of("flock", &own_flock),
+      Binding::of("fcntl", &own_fcntl), Binding::of("fcntl64", &own_fcntl), Binding::of("__fcntl", &own_fcntl),
+      Binding::of("lockf", &own_lockf), Binding::of("lockf64", &own_lockf), Binding::of("flock", &own_flock),
   };
   return table;
 }

@@ -94,6 +94,10 @@ void show_outlet(Outlet& outlet);
 /// Leads elsewhere from now on; to a file: `descriptor`.
 void redirect(Outlet& outlet, Outlet::Leads leads, os::GuardedFd descriptor = {});
 
+/// The kernel's number of a descriptor of the program that calls: where the program has redirected 0, 1 or 2 to a file,
+/// that one's. `caller`: the bound function's return address.
+int redirected(const void* caller, int descriptor) noexcept;
+
 /// A further FILE over an outlet. Null with errno as fdopen().
 std::FILE* open_outlet(Outlet& outlet, const char* mode);
 /// Files of the program come and go. `outlet`: see StdioPrivate::Open. A null `file` is ignored.

@@ -254,6 +254,40 @@ TEST_F(StdioTest, RedirectionByDescriptorsAndBack) {
   EXPECT_EQ(text_of(file), "inside\n");
 }
 
+TEST_F(StdioTest, AClosedStandardDescriptorIsTheNextToOpen) {
+  const std::string file = shop_.path("lowest");
+  const Ran ran = run(program(R"(
+    #include <fcntl.h>
+    #include <poll.h>
+    #include <sys/mman.h>
+    #include <sys/stat.h>
+    int main(int argc, char** argv) {
+      struct stat status;
+      struct pollfd both[2] = {{0, POLLIN, 0}, {2, POLLOUT, 0}};
+      int saved = dup(1), ends[2];
+      close(1);
+      if (open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600) != 1) return 1;
+      printf("inside\n");
+      if (fflush(stdout) != 0 || fsync(1) != 0 || fstat(1, &status) != 0 || status.st_size != 7) return 2;
+      if ((fcntl(1, F_GETFL) & O_ACCMODE) != O_RDWR || ftruncate(1, 6) != 0) return 3;
+      char* mapped = mmap(NULL, 6, PROT_READ, MAP_SHARED, 1, 0);
+      if (mapped == MAP_FAILED || memcmp(mapped, "inside", 6) != 0) return 4;
+      close(1);
+      if (dup(saved) != 1) return 5;
+      close(saved);
+      printf("after\n");
+      if (pipe(ends) != 0 || ends[0] < 3) return 6;
+      close(0);
+      if (dup(ends[0]) != 0 || poll(both, 1, 0) != 0 || write(ends[1], "x", 1) != 1 || poll(both, 2, -1) < 1) return 7;
+      if (both[0].revents != POLLIN) return 8;
+      return getchar() == 'x' && open("/dev/null", O_RDONLY) > 2 ? 0 : 9;
+    })"),
+                      {"d", file});
+  EXPECT_EQ(ran.outcome.status, 0);
+  EXPECT_EQ(ran.out, "after\n");
+  EXPECT_EQ(text_of(file), "inside");
+}
+
 TEST_F(StdioTest, WhatIsLeftOpenIsWrittenAtTheEnd) {
   const std::string file = shop_.path("left-open");
   const auto leaves = program(R"(
