@@ -35,6 +35,14 @@ Interrupted interrupted(const void* context) noexcept;
 bool call_on_interrupted_stack(int signal, const siginfo_t& info, void* context,
                                void (*handler)(int, siginfo_t*, void*), const char* stack_low) noexcept;
 
+/// Whether the thread is stopped after each instruction from now on, by SIGTRAP with TRAP_TRACE. Async-signal-safe.
+void step(void* context, bool steps) noexcept;
+/// The last instruction was a system call. Async-signal-safe.
+[[nodiscard]] bool is_after_call(const void* context) noexcept;
+/// The next instruction is a system call that steps must not go through: it may block SIGTRAP, or it begins a thread or
+/// a program. Async-signal-safe.
+[[nodiscard]] bool ends_steps(const void* context) noexcept;
+
 enum class Waits : unsigned char { none, for_lock, for_others };
 
 /// Whether the thread was in a system call that waits, of those that the kernel breaks off for a signal or begins again

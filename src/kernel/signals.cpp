@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/signals.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 #include <csignal>
 #include <ctime>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -14,9 +17,11 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <string_view>
 
 #include "aplib/error.hpp"
 #include "arch/system.hpp"
+#include "base/os/descriptor.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
 #include "kernel/machine_impl.hpp"
@@ -170,7 +175,15 @@ void tell_thread_overflow(int signal, const char* address) noexcept {
   _exit(static_cast<int>(ExitStatus::stack_overflow));
 }
 
+bool on_step(const siginfo_t& info, void* context) noexcept;
+
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
+  if (signal == SIGTRAP) {
+    const int saved_errno = errno;
+    const bool is_step = on_step(*info, context);
+    set_errno(saved_errno);
+    if (is_step) return;
+  }
   const TaskControl* task = task_of_thread();
   if (const RemoteAccess* access = detail::current_remote_access) {
     Line line;
@@ -268,17 +281,88 @@ void give_way(int /*signal*/, siginfo_t* /*info*/, void* /*context*/) {
   set_errno(saved_errno);
 }
 
+/// What on_interrupt() came for, where the thread runs code of the program or a wait of its. `signal`: as the kernel
+/// gave it.
+void stop_program(int signal, const siginfo_t& info, void* context, const arch::Interrupted& at, bool computes) {
+  const TaskControl* const task = running_task();  // null: the main one of a program with threads that call
+  const bool on_own = task != nullptr && at.stack >= task->stack.low && at.stack <= task->stack.top;
+  const char* const low = on_own ? task->stack.low : nullptr;
+  if (!loader::libc::deliver_signals(at.stack, signal, info, context, low) && computes && task != nullptr &&
+      can_give_way(*task, at))
+    static_cast<void>(arch::call_on_interrupted_stack(signal, info, context, give_way, low));
+}
+
+/// A thread that a signal has found at the end of a system call, in libc or another library that cells share. A loop of
+/// stat() or read() is mostly in the kernel, so signals hardly ever find the program's own code. The thread goes on to
+/// there by single steps. Most need a few; a thread that needs many is left alone for some time, since each step costs
+/// some microseconds.
+struct Steps {
+  const loader::TaskContext* flow = nullptr;  ///< Null: no steps.
+  unsigned left = 0;
+  unsigned pauses = 0;  ///< Signals that are to be let pass.
+  unsigned vain = 0;    ///< Tries, less those that were not.
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local Steps steps;
+
+/// A debugger would be told of each step.
+bool is_traced() noexcept {
+  char text[1024];
+  const os::UniqueFd file(::open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC));
+  const ssize_t count = file ? ::read(file.get(), text, sizeof text) : -1;
+  constexpr std::string_view field = "TracerPid:\t";
+  const std::string_view status(text, count > 0 ? static_cast<std::size_t>(count) : 0);
+  const std::size_t at = status.find(field);
+  return at == std::string_view::npos || !status.substr(at + field.size()).starts_with("0\n");
+}
+
+void begin_steps(void* context) noexcept {
+  constexpr unsigned most = 500;
+  if (!arch::is_after_call(context)) return;
+  if (steps.pauses != 0) {
+    --steps.pauses;
+    return;
+  }
+  const loader::TaskContext* const flow = loader::here();
+  const bool blocks = sigismember(&static_cast<ucontext_t*>(context)->uc_sigmask, SIGTRAP) == 1;
+  if (flow != nullptr && !blocks && !arch::ends_steps(context) && !is_traced()) {
+    steps.flow = flow;
+    steps.left = most;
+    arch::step(context, true);
+  }
+}
+
+void end_steps(void* context, bool in_vain) noexcept {
+  constexpr unsigned most = 7;
+  steps.flow = nullptr;
+  steps.vain = in_vain ? std::min(steps.vain + 1, most) : steps.vain - (steps.vain != 0 ? 1 : 0);
+  steps.pauses = (1U << steps.vain) - 1;
+  arch::step(context, false);
+}
+
+/// False: the signal means something else.
+bool on_step(const siginfo_t& info, void* context) noexcept {
+  if (info.si_code != TRAP_TRACE || steps.flow == nullptr) return false;
+  const arch::Interrupted at = arch::interrupted(context);
+  if (steps.flow != loader::here()) {
+    end_steps(context, true);
+  } else if (is_in_program(at)) {
+    end_steps(context, false);
+    stop_program(SIGTRAP, info, context, at, true);
+  } else if (--steps.left == 0 || arch::ends_steps(context)) {
+    end_steps(context, true);
+  }
+  return true;
+}
+
 void on_interrupt(int signal, siginfo_t* info, void* context) noexcept {
   const int saved_errno = errno;
   const arch::Interrupted at = arch::interrupted(context);
   const bool computes = is_in_program(at);
   if (computes || loader::libc::is_in_wait(context)) {
-    const TaskControl* const task = running_task();  // null: the main one of a program with threads that call
-    const bool on_own = task != nullptr && at.stack >= task->stack.low && at.stack <= task->stack.top;
-    const char* const low = on_own ? task->stack.low : nullptr;
-    if (!loader::libc::deliver_signals(at.stack, signal, *info, context, low) && computes && task != nullptr &&
-        can_give_way(*task, at))
-      static_cast<void>(arch::call_on_interrupted_stack(signal, *info, context, give_way, low));
+    if (steps.flow != nullptr) end_steps(context, false);
+    stop_program(signal, *info, context, at, computes);
+  } else if (steps.flow == nullptr) {
+    begin_steps(context);
   }
   errno = saved_errno;
 }

@@ -2,8 +2,8 @@
 // SpinWatch: looks after tasks that keep their processor for long, where it carries several cells.
 //
 // A rank that computes without a call would keep others from beginning, or from going on with what has come. As
-// processes they share the core. So a program that has computed for a time slice is stopped by a signal to its thread,
-// and others run, if some can (signals.cpp says where that is possible).
+// processes they share the core. So a program that has computed for a time slice, or has made system calls that do not
+// wait, is stopped by a signal to its thread, and others run, if some can (signals.cpp says where that is possible).
 //
 // Where it is not, it tells once of a task that computes for seconds while others wait for its processor, or that
 // waits in the system. It may wait for what one of those is to do. Nobody can know, so the text says what to do in that

@@ -179,6 +179,39 @@ TEST_P(MachineEnd, MainTakesSignalsOfItsThreadsWhereItWaits) {
   for (const std::string& journal : ran.journals) EXPECT_EQ(journal, "handler sem handler sleep handler others");
 }
 
+// A count of rounds rather than a time says that others have run: there were millions before they did.
+TEST_P(MachineEnd, ALoopOfSystemCallsLetsOthersRun) {
+  if (APLIB_TSAN || APLIB_ASAN)
+    GTEST_SKIP() << "needs a build without sanitizers, which deliver signals in their own way";
+  const std::string text = R"(
+    #include <fcntl.h>
+    #include <math.h>
+    #include <sys/file.h>
+    #include <sys/stat.h>
+    int main(int n, char** a) {
+      const int rounds_max = 2000000;
+      int ends[2], rounds = 0;
+      struct stat status;
+      char byte;
+      begin(a);
+      if (cell != 0) {
+        usleep(1000);
+        __sync_fetch_and_add((int*)shared, 1);
+        return 0;
+      }
+      if (pipe2(ends, O_NONBLOCK) != 0) return 1;
+      while (*shared < OTHERS && ++rounds < rounds_max) { CALL; }
+      return rounds < rounds_max ? 0 : 2;
+    })";
+  const unsigned others = GetParam().cells.nx * GetParam().cells.ny - 1;
+  for (const char* call : {"stat(\"/nowhere\", &status)", "open(\"/nowhere\", O_RDONLY)", "read(ends[0], &byte, 1)",
+                           "lockf(ends[0], F_TEST, 0)"}) {
+    reset();
+    const CellsRan ran = run("#define OTHERS " + std::to_string(others) + "\n#define CALL " + call + text);
+    EXPECT_EQ(ran.report.exit_status, 0) << call;
+  }
+}
+
 constexpr const char* refused_writes = R"(
     #include <stdio.h>
     #include <sys/socket.h>

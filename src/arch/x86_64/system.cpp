@@ -39,6 +39,7 @@ struct SoftwareBytes {
 };
 constexpr std::size_t legacy_bytes = 512;
 constexpr unsigned long direction_flag = 0x400;
+constexpr unsigned long trap_flag = 0x100;
 
 std::size_t bytes_of(const void* fpu_state) noexcept {
   SoftwareBytes found{};
@@ -125,7 +126,34 @@ namespace {
 
 constexpr std::array<unsigned char, 2> syscall_instruction{0x0f, 0x05};
 
+/// One byte after the other: what follows a shorter instruction may not be mapped.
+bool is_system_call(const unsigned char* instruction) noexcept {
+  return instruction[0] == syscall_instruction[0] && instruction[1] == syscall_instruction[1];
+}
+
 }  // namespace
+
+// The instruction leaves where it ends in RCX.
+bool is_after_call(const void* context) noexcept {
+  const greg_t* const registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
+  const auto* const next = static_cast<const unsigned char*>(interrupted(context).instruction);
+  return registers[REG_RCX] == registers[REG_RIP] && is_system_call(next - syscall_instruction.size());
+}
+
+void step(void* context, bool steps) noexcept {
+  auto& flags = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL];
+  flags = steps ? flags | static_cast<greg_t>(trap_flag) : flags & ~static_cast<greg_t>(trap_flag);
+}
+
+bool ends_steps(const void* context) noexcept {
+  static constexpr auto calls =
+      std::to_array<long>({SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigsuspend, SYS_clone, SYS_clone3, SYS_fork,
+                           SYS_vfork, SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group});
+  const auto* const next = static_cast<const unsigned char*>(interrupted(context).instruction);
+  if (!is_system_call(next)) return false;
+  const long number = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RAX];
+  return std::ranges::find(calls, number) != calls.end();
+}
 
 // The kernel either has the call return EINTR, or goes back to its instruction, with the call's number.
 Waits was_waiting(const void* context) noexcept {
@@ -136,8 +164,7 @@ Waits was_waiting(const void* context) noexcept {
   const auto* const next = static_cast<const unsigned char*>(interrupted(context).instruction);
   const long result = registers[REG_RAX];
   const auto* const call = result == -EINTR ? next - syscall_instruction.size() : next;
-  // One byte after the other: what follows a shorter instruction may not be mapped.
-  if (call[0] != syscall_instruction[0] || call[1] != syscall_instruction[1]) return Waits::none;
+  if (!is_system_call(call)) return Waits::none;
   // A wait for a lock that has no limit begins again, if the handler's flags have SA_RESTART.
   if (result == SYS_futex) return Waits::for_lock;
   return result == -EINTR || std::ranges::find(waits, result) != waits.end() ? Waits::for_others : Waits::none;
