@@ -216,6 +216,7 @@ class LoadedRun::CellHost : public loader::CellServices {
   /// Threads that a program made may outlive the run, its output and its machine.
   template <class Action>
   void while_alive(Action action) {
+    const os::CancellationDisabled whole;
     const std::shared_lock lock(run_.life_);
     if (!run_.over_) action();
   }

@@ -98,7 +98,11 @@ struct TaskContext : ProgramContext {
   std::optional<pthread_t> thread;  ///< Task: what pthread_self() gives, once it was asked (libc/threads.cpp).
   void* exit_frame = nullptr;       ///< Where exit() of this task lands; null: it was spawned by the program.
   ClockReads clock_reads;           ///< Of libc's clocks.
-  CpuMeter cpu;                     ///< Of tasks, once the program asks for its CPU time (LibcState::measures_cpu).
+  struct HandlersRun {
+    unsigned long all = 0;
+    unsigned long without_restart = 0;  ///< Their actions have no SA_RESTART.
+  } handlers_run;                       ///< Handlers of signals, by this flow (libc/signals.cpp).
+  CpuMeter cpu;                         ///< Of tasks, once the program asks for its CPU time (LibcState::measures_cpu).
 };
 
 /// The running flow's context, or null outside programs.

@@ -179,6 +179,125 @@ TEST_P(MachineEnd, MainTakesSignalsOfItsThreadsWhereItWaits) {
   for (const std::string& journal : ran.journals) EXPECT_EQ(journal, "handler sem handler sleep handler others");
 }
 
+constexpr const char* waiting_thread = R"(
+    #include <fcntl.h>
+    #include <poll.h>
+    #include <semaphore.h>
+    #include <stdlib.h>
+    #include <sys/msg.h>
+    #include <sys/socket.h>
+    #include <sys/time.h>
+    #include <time.h>
+    static int ends[2], both[2], queue, signal_;
+    static char byte[100];
+    static sem_t never;
+    static pthread_t first, last;
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+    static const struct timespec far = {1000, 0};
+    static sigset_t some;
+    static char path[] = "/tmp/aplib-cancelled-XXXXXX";
+    static volatile int begun, ended;
+    static void handler(int signal) {}
+    static void note(void* count) { __sync_fetch_and_add((int*)count, 1); }
+    static void* wait_here(void* unused) {
+      struct pollfd one = {ends[0], POLLIN, 0};
+      pthread_mutex_lock(&mutex);
+      pthread_cleanup_push((void (*)(void*))pthread_mutex_unlock, &mutex);
+      pthread_cleanup_push(note, (int*)&ended);
+      begun = 1;
+      for (;;) { WAIT; }
+      pthread_cleanup_pop(0);
+      pthread_cleanup_pop(0);
+      return NULL;
+    }
+    int main(int n, char** a) {
+      const struct itimerval often = {{0, 2000}, {0, 2000}};
+      const struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+      struct sockaddr_storage address;
+      begin(a);
+      first = pthread_self();
+      sem_init(&never, 0, 0);
+      queue = msgget(IPC_PRIVATE, 0600);
+      sigaddset(&some, SIGUSR2);
+      mktemp(path);
+      if (pipe(ends) != 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, both) != 0 || mkfifo(path, 0600) != 0) return 1;
+      sigaction(SIGALRM, &action, NULL);
+      for (int round = 0; round < 3; ++round) {  // early, in the wait, and while a timer's signals come
+        pthread_t id;
+        void* result = NULL;
+        if (round == 2) setitimer(ITIMER_REAL, &often, NULL);
+        begun = 0;
+        if (pthread_create(&id, NULL, wait_here, NULL) != 0) return 2;
+        while (round > 0 && !begun) usleep(100);
+        if (round > 0) usleep(5000);
+        pthread_cancel(id);
+        if (pthread_join(id, &result) != 0 || result != PTHREAD_CANCELED) return 3;
+      }
+      unlink(path);
+      msgctl(queue, IPC_RMID, NULL);
+      return ended == 3 && pthread_mutex_trylock(&mutex) == 0 ? 0 : 4;
+    })";
+
+TEST_P(MachineEnd, ACancelledThreadLeavesWhateverItWaitsIn) {
+  if (APLIB_TSAN || APLIB_ASAN) GTEST_SKIP() << needs_plain_waits;
+  for (const char* wait :
+       {"pause()", "sigwait(&some, &signal_)", "sigsuspend(&some)", "sigtimedwait(&some, NULL, &far)",
+        "read(ends[0], byte, 1)", "poll(&one, 1, -1)", "sleep(1000)", "nanosleep(&far, NULL)", "sem_wait(&never)",
+        "pthread_cond_wait(&condition, &mutex)", "pthread_join(first, NULL)", "recv(both[0], byte, 1, 0)",
+        "msgrcv(queue, byte, 8, 0, 0)", "open(path, O_RDONLY)", "pthread_testcancel()"}) {
+    const CellsRan ran = run("#include <sys/stat.h>\n#define WAIT " + std::string(wait) + waiting_thread);
+    EXPECT_EQ(ran.report.exit_status, 0) << wait;
+    for (const std::string& warning : ran.warnings) ADD_FAILURE() << wait << ": " << warning;
+  }
+}
+
+TEST_P(MachineEnd, ATimersHandlerEndsOnlyWhatSignalsEnd) {
+  if (APLIB_TSAN || APLIB_ASAN) GTEST_SKIP() << needs_plain_waits;
+  const std::string text = R"(
+    #include <poll.h>
+    #include <semaphore.h>
+    #include <sys/file.h>
+    #include <sys/socket.h>
+    #include <sys/time.h>
+    static volatile int ticks;
+    static int ends[2], both[2], file;
+    static char byte;
+    static sem_t never;
+    static void handler(int signal) {
+      if (++ticks != 5) return;  // what was waited for comes now
+      sem_post(&never);
+      write(ends[1], "x", 1);
+      write(both[1], "x", 1);
+    }
+    int main(int n, char** a) {
+      const struct itimerval often = {{0, 2000}, {0, 2000}};
+      struct sigaction action = {.sa_handler = handler, .sa_flags = FLAGS};
+      struct pollfd one = {ends[0], POLLIN, 0};
+      begin(a);
+      sem_init(&never, 0, 0);
+      if (pipe(ends) != 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, both) != 0) return 1;
+      one.fd = ends[0];
+      sigaction(SIGALRM, &action, NULL);
+      setitimer(ITIMER_REAL, &often, NULL);
+      errno = 0;
+      const long result = WAIT;
+      say(result == -1 && errno == EINTR ? "interrupted" : "went on");
+      return 0;
+    })";
+  const auto waited = [&](const std::string& flags, const std::string& wait) {
+    const CellsRan ran = run("#define FLAGS " + flags + "\n#define WAIT " + wait + text);
+    EXPECT_EQ(ran.report.exit_status, 0) << wait;
+    return ran.journals[0];
+  };
+  for (const char* wait : {"read(ends[0], &byte, 1)", "recv(both[0], &byte, 1, 0)", "sem_wait(&never)"}) {
+    EXPECT_EQ(waited("0", wait), "interrupted") << wait;
+    EXPECT_EQ(waited("SA_RESTART", wait), "went on") << wait;
+  }
+  for (const char* wait : {"poll(&one, 1, -1)", "usleep(900000000)", "pause()"})
+    EXPECT_EQ(waited("SA_RESTART", wait), "interrupted") << wait;
+}
+
 // A count of rounds rather than a time says that others have run: there were millions before they did.
 TEST_P(MachineEnd, ALoopOfSystemCallsLetsOthersRun) {
   if (APLIB_TSAN || APLIB_ASAN)

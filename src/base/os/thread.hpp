@@ -46,6 +46,19 @@ class FutexGroup {
 /// Lets other threads run that want this thread's core, if there are some.
 void offer_core() noexcept;
 
+/// While it lives, pthread_cancel() of the calling thread waits: for calls that are no cancellation points in POSIX,
+/// and for the runtime's own work, which must not end in the middle.
+class CancellationDisabled {
+ public:
+  CancellationDisabled() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~CancellationDisabled() { ::pthread_setcancelstate(before_, nullptr); }
+  CancellationDisabled(const CancellationDisabled&) = delete;
+  CancellationDisabled& operator=(const CancellationDisabled&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
 // ---------------------------------------------------------------- threads of the runtime's own
 
 /// Blocks all signals of the calling thread while it lives, except for faults, which the thread causes itself. A thread

@@ -29,6 +29,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
+#include "base/os/thread.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
@@ -65,6 +67,7 @@ WaitClock::time_point deadline_at(clockid_t clock, const timespec& time) noexcep
 }
 
 void let_others_run(Instance& instance, nanoseconds pause) noexcept {
+  const os::CancellationDisabled uncancelled;
   bool stopped = false;
   try {
     if (pause.count() > 0) {
@@ -90,12 +93,12 @@ Instance* sharing_flow(Instance& instance) noexcept {
 namespace {
 
 /// Of a thread that the program has made, which another one may interrupt.
-Waited sleep_alone(Instance& instance, nanoseconds duration) {
-  const unsigned long delivered = delivered_signals(instance);
+Waited sleep_alone(nanoseconds duration) {
+  const unsigned long delivered = handlers_run(EndedBy::all);
   constexpr long second = 1'000'000'000;
   timespec rest{duration.count() / second, duration.count() % second};
   while (::nanosleep(&rest, &rest) != 0) {
-    if (delivered_signals(instance) != delivered) return Waited::interrupted;
+    if (handlers_run(EndedBy::all) != delivered) return Waited::interrupted;
   }
   return Waited::done;
 }
@@ -103,8 +106,8 @@ Waited sleep_alone(Instance& instance, nanoseconds duration) {
 }  // namespace
 
 Waited sleep_in_turn(Instance& instance, nanoseconds duration) {
-  if (on_program_thread() && duration.count() > 0 && !next_timer(instance)) return sleep_alone(instance, duration);
-  const unsigned long delivered = delivered_signals(instance);
+  if (on_program_thread() && duration.count() > 0 && !next_timer(instance)) return sleep_alone(duration);
+  const unsigned long delivered = handlers_run(EndedBy::all);
   constexpr nanoseconds nap_beside_threads = milliseconds(20);  // they may send signals
   const bool has_threads = std::atomic_ref(instance.libc().threads.part).load() != nullptr;
   const WaitClock::time_point end =
@@ -121,13 +124,13 @@ Waited sleep_in_turn(Instance& instance, nanoseconds duration) {
     if (end == WaitClock::time_point{}) return Waited::done;
     expire_timers(instance);
     deliver_pending_signals(instance);
-    if (delivered_signals(instance) != delivered) return Waited::interrupted;
+    if (handlers_run(EndedBy::all) != delivered) return Waited::interrupted;
     duration = end - WaitClock::now();
     if (duration.count() <= 0) return Waited::done;
   }
 }
 
-void Patience::pass(std::optional<WaitClock::time_point> deadline) noexcept {
+void Patience::pass(std::optional<WaitClock::time_point> deadline) {
   constexpr unsigned looks_at_once = 16;
   constexpr nanoseconds shortest = microseconds(20);
   constexpr nanoseconds longest = milliseconds(5);
@@ -147,6 +150,7 @@ void Patience::pass(std::optional<WaitClock::time_point> deadline) noexcept {
 namespace {
 
 bool is_ready(int descriptor, short events) noexcept {
+  const os::CancellationDisabled uncancelled;
   pollfd one{descriptor, events, 0};
   return ::poll(&one, 1, 0) != 0;
 }
@@ -158,7 +162,7 @@ bool never_blocks(int descriptor) noexcept {
 
 }  // namespace
 
-bool await_descriptor(Instance& instance, int descriptor, short events) noexcept {
+bool await_descriptor(Instance& instance, int descriptor, short events) {
   if (is_ready(descriptor, events) || never_blocks(descriptor)) return true;
   std::optional<WaitClock::time_point> deadline;  // the call itself says that it is over
   timeval limit{};
@@ -166,7 +170,8 @@ bool await_descriptor(Instance& instance, int descriptor, short events) noexcept
   if (::getsockopt(descriptor, SOL_SOCKET, (events & POLLIN) != 0 ? SO_RCVTIMEO : SO_SNDTIMEO, &limit, &bytes) == 0 &&
       (limit.tv_sec != 0 || limit.tv_usec != 0))
     deadline = WaitClock::now() + seconds(limit.tv_sec) + microseconds(limit.tv_usec);
-  const Waited how = wait_in_turn(instance, deadline, true, [&] { return is_ready(descriptor, events); });
+  const EndedBy by = deadline ? EndedBy::all : EndedBy::without_restart;
+  const Waited how = wait_in_turn(instance, deadline, by, [&] { return is_ready(descriptor, events); });
   if (how == Waited::interrupted) failed(EINTR);
   return how != Waited::interrupted;
 }
@@ -181,7 +186,7 @@ Instance* sharing_for(const void* caller, int descriptor) noexcept {
 
 }  // namespace
 
-bool await_stream(const void* caller, int descriptor, short events) noexcept {
+bool await_stream(const void* caller, int descriptor, short events) {
   Instance* const instance = sharing_for(caller, descriptor);
   return instance == nullptr || await_descriptor(*instance, descriptor, events);
 }
@@ -192,7 +197,7 @@ namespace {
 template <class Look>
 int poll_in_turn(Instance& instance, std::optional<WaitClock::time_point> deadline, Look look) {
   int found = 0;
-  const Waited how = wait_in_turn(instance, deadline, true, [&] { return (found = look()) != 0; });
+  const Waited how = wait_in_turn(instance, deadline, EndedBy::all, [&] { return (found = look()) != 0; });
   return how == Waited::interrupted ? failed(EINTR) : found;
 }
 
@@ -444,7 +449,7 @@ struct Accept<native, Function<int, int, Args...>> {
 bool waits(int flags) noexcept { return (flags & MSG_DONTWAIT) == 0; }
 
 /// Waits for input as `flags` say; false: errno is EINTR.
-bool await_message(const void* caller, int descriptor, int flags) noexcept {
+bool await_message(const void* caller, int descriptor, int flags) {
   Instance* const instance = waits(flags) ? sharing(caller) : nullptr;
   return instance == nullptr || await_descriptor(*instance, descriptor, POLLIN);
 }
@@ -617,9 +622,11 @@ int connect_in_turn(Instance& instance, int descriptor, const sockaddr* address,
     result = ::connect(descriptor, address, length);
     return result == 0 || errno_now() != EAGAIN;
   };
-  if (wait_in_turn(instance, std::nullopt, true, connect_once) == Waited::interrupted) return failed(EINTR);
+  if (wait_in_turn(instance, std::nullopt, EndedBy::without_restart, connect_once) == Waited::interrupted)
+    return failed(EINTR);
   if (result == 0 || errno_now() != EINPROGRESS) return result;
-  if (wait_in_turn(instance, std::nullopt, true, [=] { return is_ready(descriptor, POLLOUT); }) != Waited::done)
+  if (wait_in_turn(instance, std::nullopt, EndedBy::without_restart, [=] { return is_ready(descriptor, POLLOUT); }) !=
+      Waited::done)
     return failed(EINTR);
   int error = 0;
   socklen_t bytes = sizeof error;
@@ -644,29 +651,31 @@ int bound_connect(int descriptor, const sockaddr* address, socklen_t length) {
 /// Somebody has opened the FIFO for writing, by now or before: there is something to read, it has hung up, or a copy of
 /// nothing would have to wait.
 bool has_writer(int reader, int scratch) noexcept {
+  const os::CancellationDisabled uncancelled;
   if (is_ready(reader, POLLIN)) return true;
   return ::tee(reader, scratch, 1, SPLICE_F_NONBLOCK) < 0 && errno_now() == EAGAIN;
 }
 
-int open_reader(Instance& instance, int folder, const char* path, int flags) noexcept {
-  int scratch[2] = {-1, -1};
-  const int descriptor = ::openat64(folder, path, flags | O_NONBLOCK);
-  if (descriptor < 0) return -1;
+int open_reader(Instance& instance, int folder, const char* path, int flags) {
+  os::UniqueFd descriptor(::openat64(folder, path, flags | O_NONBLOCK));
+  if (!descriptor) return -1;
   Waited how = Waited::done;
+  int scratch[2] = {-1, -1};
   if (::pipe2(scratch, O_CLOEXEC) == 0) {
-    how = wait_in_turn(instance, std::nullopt, true, [&] { return has_writer(descriptor, scratch[1]); });
-    ::close(scratch[0]);
-    ::close(scratch[1]);
+    const os::UniqueFd out(scratch[0]);
+    const os::UniqueFd in(scratch[1]);
+    how = wait_in_turn(instance, std::nullopt, EndedBy::without_restart,
+                       [&] { return has_writer(descriptor.get(), in.get()); });
   }
-  if (how == Waited::done && ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK) == 0)
-    return descriptor;
-  ::close(descriptor);
-  return failed(EINTR);
+  const int opened = descriptor.get();
+  if (how != Waited::done || ::fcntl(opened, F_SETFL, ::fcntl(opened, F_GETFL) & ~O_NONBLOCK) != 0)
+    return failed(EINTR);
+  return descriptor.release();
 }
 
-int open_writer(Instance& instance, int folder, const char* path, int flags) noexcept {
+int open_writer(Instance& instance, int folder, const char* path, int flags) {
   int descriptor = -1;
-  const Waited how = wait_in_turn(instance, std::nullopt, true, [&] {  // ENXIO: nobody reads
+  const Waited how = wait_in_turn(instance, std::nullopt, EndedBy::without_restart, [&] {  // ENXIO: nobody reads
     descriptor = ::openat64(folder, path, flags | O_NONBLOCK);
     return descriptor >= 0 || errno_now() != ENXIO;
   });
@@ -687,7 +696,7 @@ bool is_awaited_fifo(Instance& instance, int folder, const char* path, int flags
   return is_fifo;
 }
 
-int open_in_turn(Instance* instance, int folder, const char* path, int flags, mode_t mode) noexcept {
+int open_in_turn(Instance* instance, int folder, const char* path, int flags, mode_t mode) {
   if (instance == nullptr || !is_awaited_fifo(*instance, folder, path, flags))
     return ::openat64(folder, path, flags, mode);
   return (flags & O_ACCMODE) == O_RDONLY ? open_reader(*instance, folder, path, flags)
@@ -696,7 +705,7 @@ int open_in_turn(Instance* instance, int folder, const char* path, int flags, mo
 
 // --- futexes
 
-long futex_in_turn(Instance& instance, const long* words) noexcept {
+long futex_in_turn(Instance& instance, const long* words) {
   constexpr milliseconds longest = milliseconds(5);  // somebody may have woken it without a change
   const bool absolute = (words[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
   const auto* const time = reinterpret_cast<const timespec*>(words[3]);
@@ -715,7 +724,8 @@ long futex_in_turn(Instance& instance, const long* words) noexcept {
   if (is_changed()) return failed(error);
   const auto soon = WaitClock::now() + longest;
   const bool until_deadline = deadline && *deadline <= soon;
-  const Waited how = wait_in_turn(instance, until_deadline ? *deadline : soon, true, is_changed);
+  const Waited how = wait_in_turn(instance, until_deadline ? *deadline : soon,
+                                  time != nullptr ? EndedBy::all : EndedBy::without_restart, is_changed);
   if (how == Waited::interrupted) return failed(EINTR);
   if (how == Waited::late) return until_deadline ? failed(ETIMEDOUT) : 0;
   return error == EAGAIN ? 0 : failed(error);
@@ -732,7 +742,7 @@ ssize_t try_queue(Instance& instance, const timespec* time, Try attempt) {
   ssize_t result = 0;
   std::optional<WaitClock::time_point> deadline;
   if (time != nullptr) deadline = deadline_at(CLOCK_REALTIME, *time);
-  const Waited how = wait_in_turn(instance, deadline, true, [&] {
+  const Waited how = wait_in_turn(instance, deadline, EndedBy::without_restart, [&] {
     result = attempt();
     return result >= 0 || errno_now() != ETIMEDOUT;
   });
@@ -782,7 +792,7 @@ int bound_mq_timedsend(mqd_t queue, const char* bytes, std::size_t count, unsign
 template <class Try>
 int try_in_turn(Instance& instance, std::optional<WaitClock::time_point> deadline, int none, Try attempt) {
   ssize_t result = 0;
-  const Waited how = wait_in_turn(instance, deadline, true, [&] {
+  const Waited how = wait_in_turn(instance, deadline, EndedBy::all, [&] {
     result = attempt();
     return result >= 0 || errno_now() != none;
   });

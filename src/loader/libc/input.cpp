@@ -74,7 +74,7 @@ Instance* waiting_reader(std::FILE* file) noexcept {
 }
 
 /// Before `instance` has more of `file` read. False: a handler has run, and errno is EINTR.
-bool await_bytes(Instance& instance, std::FILE* file) noexcept {
+bool await_bytes(Instance& instance, std::FILE* file) {
   if (has_bytes(file) || ::feof_unlocked(file) != 0) return true;
   Outlet* const outlet = outlet_of(instance, file);
   const bool there = outlet != nullptr ? await_outlet(*outlet) : await_descriptor(instance, ::fileno(file), POLLIN);
@@ -83,7 +83,7 @@ bool await_bytes(Instance& instance, std::FILE* file) noexcept {
 }
 
 /// The next piece of `file`, at most `room` bytes and up to the first `delimiter`; 0: the end, or an error.
-std::size_t take_piece(Instance& instance, std::FILE* file, char* bytes, std::size_t room, int delimiter) noexcept {
+std::size_t take_piece(Instance& instance, std::FILE* file, char* bytes, std::size_t room, int delimiter) {
   if (!await_bytes(instance, file)) return 0;
   if (bytes_at_hand(file) == 0) {  // this reads
     const int byte = std::getc(file);
@@ -102,7 +102,7 @@ bool ends_with(const char* bytes, std::size_t count, int delimiter) noexcept {
 }
 
 /// Fread's; at most `count` bytes and up to the first `delimiter`.
-std::size_t take(Instance& instance, std::FILE* file, char* bytes, std::size_t count, int delimiter) noexcept {
+std::size_t take(Instance& instance, std::FILE* file, char* bytes, std::size_t count, int delimiter) {
   std::size_t done = 0;
   while (done < count) {
     const std::size_t piece = take_piece(instance, file, bytes + done, count - done, delimiter);

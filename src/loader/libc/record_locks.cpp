@@ -16,17 +16,18 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdarg>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/os/descriptor.hpp"
+#include "base/os/thread.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/libc/streams.hpp"
+#include "loader/libc/waiting.hpp"
 
 namespace aplib::loader::libc {
 
@@ -44,22 +45,16 @@ struct RecordLocks {
 
 namespace {
 
-using std::chrono::microseconds;
-
-constexpr microseconds first_pause{20};
-constexpr microseconds longest_pause{2000};
-
 /// Calls `attempt` until it ends with something else than "another has it". Returns its result, errno set. Switches
 /// tasks: between attempts.
 template <class Attempt>
 int wait_for(Instance& instance, const Attempt& attempt) {
-  for (microseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
-    const int result = attempt();
-    if (result == 0) return 0;
-    const int error = errno_now();
-    if (error != EAGAIN && error != EACCES) return failed(error);
-    instance.services().sleep(pause);
-  }
+  int result = 0;
+  const Waited how = wait_in_turn(instance, std::nullopt, EndedBy::without_restart, [&] {
+    result = attempt();
+    return result == 0 || (errno_now() != EAGAIN && errno_now() != EACCES);
+  });
+  return how == Waited::interrupted ? failed(EINTR) : result;
 }
 
 std::vector<RecordLocks::File>::iterator find_file(RecordLocks& locks, const struct stat& status) {
@@ -157,13 +152,10 @@ int own_lockf(int descriptor, int command, off_t length) {
   }
 }
 
-/// libc declares flock nothrow, so what stops the machine must not come out of it: the program is left by a jump.
-int wait_for_flock(Instance& instance, int descriptor, int operation) noexcept {
-  try {
-    return wait_for(instance, [&] { return ::flock(descriptor, operation | LOCK_NB); });
-  } catch (...) {
-  }
-  instance.leave(0, false);
+/// No cancellation point: libc declares flock nothrow.
+int wait_for_flock(Instance& instance, int descriptor, int operation) {
+  const os::CancellationDisabled uncancelled;
+  return wait_for(instance, [&] { return ::flock(descriptor, operation | LOCK_NB); });
 }
 
 // These locks belong to the open file, which is the instance's as it is; only waiting is not libc's.

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -60,7 +61,6 @@ struct SignalTable {
   std::deque<Sent> pending;
   std::optional<Sent> sampled;          // of a timer that takes samples, when one is due
   const char* handler_stack = nullptr;  // where a handler that deliver_signals() has called begins
-  unsigned long delivered = 0;          // handlers called
   bool leaves = false;                  // main has been asked to leave the program
 
   Action& action(int signal) {
@@ -123,10 +123,12 @@ void default_action(Instance& instance, int signal) {
 }
 
 void call(Instance& instance, int signal, siginfo_t* info, void* context, const Action& action) {
+  TaskContext::HandlersRun& run = here()->handlers_run;
+  ++run.all;
+  if ((action.sa_flags & SA_RESTART) == 0) ++run.without_restart;
   {
     const std::lock_guard lock(tables_mutex);
     SignalTable& table = instance.libc().signals.get();
-    ++table.delivered;
     if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) table.action(signal) = {};
   }
   if ((action.sa_flags & SA_SIGINFO) != 0) {
@@ -516,13 +518,13 @@ sigset_t pending_signals(Instance& instance) noexcept {
   return set;
 }
 
-void deliver_pending_signals(Instance& instance) noexcept { deliver_pending(instance); }
+void deliver_pending_signals(Instance& instance) { deliver_pending(instance); }
 void deliver_signals_here(Instance& instance, void* interrupted) { deliver_pending(instance, interrupted); }
 
-unsigned long delivered_signals(Instance& instance) noexcept {
-  const std::lock_guard lock(tables_mutex);
-  const SignalTable* table = instance.libc().signals.part;
-  return table != nullptr ? table->delivered : 0;
+unsigned long handlers_run(EndedBy which) noexcept {
+  const TaskContext* const flow = here();
+  if (flow == nullptr || which == EndedBy::nothing) return 0;
+  return which == EndedBy::all ? flow->handlers_run.all : flow->handlers_run.without_restart;
 }
 
 int change_action(Instance& instance, int signal, const Action* action, Action* old) {
@@ -645,7 +647,8 @@ using Clock = std::chrono::steady_clock;
 template <class Arrived>
 bool wait_until(Instance& instance, const char* function, std::optional<Clock::time_point> deadline, Arrived arrived) {
   if (arrived()) return true;
-  if (!deadline && !next_timer(instance)) {
+  const bool has_threads = std::atomic_ref(instance.libc().threads.part).load() != nullptr;
+  if (!deadline && !next_timer(instance) && !has_threads) {
     instance.services().warn(
         fmt::format("{}() waits for a signal that only another task or thread of the program can send (raise, or kill "
                     "of its own process): signals from outside go to the machine",
@@ -673,10 +676,10 @@ std::optional<Sent> wait_for_one_of(Instance& instance, const char* function, co
 }
 
 int wait_for_handler(Instance& instance, const char* function) {
-  const unsigned long before = delivered_signals(instance);
+  const unsigned long before = handlers_run(EndedBy::all);
   wait_until(instance, function, std::nullopt, [&] {
     deliver_pending(instance);  // another cell may have sent it
-    return delivered_signals(instance) != before;
+    return handlers_run(EndedBy::all) != before;
   });
   return failed(EINTR);
 }
@@ -703,11 +706,11 @@ int bound_pause() {
 
 int bound_sigsuspend(Instance& instance, const sigset_t* mask) {
   sigset_t own;
-  const unsigned long before = delivered_signals(instance);
+  const unsigned long before = handlers_run(EndedBy::all);
   change_signal_mask(instance, SIG_SETMASK, mask, &own);  // may deliver what has waited
   wait_until(instance, "sigsuspend", std::nullopt, [&] {
     deliver_pending(instance);
-    return delivered_signals(instance) != before;
+    return handlers_run(EndedBy::all) != before;
   });
   change_signal_mask(instance, SIG_SETMASK, &own, nullptr);
   return failed(EINTR);

@@ -80,8 +80,11 @@ int signal_thread(Instance& instance, const ThreadName& thread, int signal, int 
 int change_signal_mask(Instance& instance, int how, const sigset_t* set, sigset_t* old);
 sigset_t pending_signals(Instance& instance) noexcept;
 /// Calls the handlers of signals that have come for the calling flow and are not blocked.
-void deliver_pending_signals(Instance& instance) noexcept;
-/// How many times a handler of the instance was called so far.
-unsigned long delivered_signals(Instance& instance) noexcept;
+void deliver_pending_signals(Instance& instance);
+
+/// Which handlers end a wait (signal(7)): of calls that SA_RESTART begins again, those without it.
+enum class EndedBy : unsigned char { nothing, without_restart, all };
+/// How many of those the calling flow has called so far.
+[[nodiscard]] unsigned long handlers_run(EndedBy which) noexcept;
 
 }  // namespace aplib::loader::libc

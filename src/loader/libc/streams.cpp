@@ -191,7 +191,7 @@ ssize_t read_outlet(Outlet& outlet, char* bytes, std::size_t count) {
   return -1;
 }
 
-bool await_outlet(Outlet& outlet) noexcept {
+bool await_outlet(Outlet& outlet) {
   int descriptor = outlet.descriptor.get();
   if (outlet.leads == Outlet::Leads::to_cell && outlet.cell_stream == Stream::in) {
     show_question(*outlet.instance);

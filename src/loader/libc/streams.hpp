@@ -88,7 +88,7 @@ ssize_t write_outlet(Outlet& outlet, const char* bytes, std::size_t count);
 ssize_t read_outlet(Outlet& outlet, char* bytes, std::size_t count);
 /// Returns when read_outlet() need not wait; lets other tasks run meanwhile. False: a handler of the program's has run;
 /// errno is EINTR. Call from: a flow of the instance that shares its thread (sharing()).
-bool await_outlet(Outlet& outlet) noexcept;
+bool await_outlet(Outlet& outlet);
 /// Has the host show what it holds of a line.
 void show_outlet(Outlet& outlet);
 /// Leads elsewhere from now on; to a file: `descriptor`.

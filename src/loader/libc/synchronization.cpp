@@ -47,7 +47,7 @@ int find_deadline(clockid_t clock, const timespec* time, Deadline& deadline) noe
 template <class Attempt>
 int lock_in_turn(Instance& instance, Deadline deadline, Attempt attempt) {
   int result = 0;
-  const Waited how = wait_in_turn(instance, deadline, false, [&] { return (result = attempt()) != EBUSY; });
+  const Waited how = wait_in_turn(instance, deadline, EndedBy::nothing, [&] { return (result = attempt()) != EBUSY; });
   return how == Waited::late ? ETIMEDOUT : result;
 }
 
@@ -55,7 +55,7 @@ int lock_in_turn(Instance& instance, Deadline deadline, Attempt attempt) {
 
 int semaphore_in_turn(Instance& instance, sem_t* semaphore, Deadline deadline) {
   int result = 0;
-  const Waited how = wait_in_turn(instance, deadline, true, [&] {
+  const Waited how = wait_in_turn(instance, deadline, EndedBy::without_restart, [&] {
     result = ::sem_trywait(semaphore);
     return result == 0 || errno_now() != EAGAIN;
   });
@@ -237,8 +237,9 @@ std::chrono::nanoseconds pause_for(LastCondition& last, const pthread_cond_t* co
 }
 
 int condition_in_turn(const void* caller, Instance& instance, pthread_cond_t* condition, pthread_mutex_t* mutex,
-                      Deadline deadline) noexcept {
+                      Deadline deadline) {
   constinit static thread_local LastCondition last{};  // a hint: of another cell's it is none
+  pthread_testcancel();
   if (const int error = unlock_mutex(caller, mutex); error != 0) return error;
   const bool late = deadline && WaitClock::now() >= *deadline;
   if (!late) {
@@ -401,7 +402,7 @@ int arrive_in_turn(Instance& instance, pthread_barrier_t* barrier) noexcept {
   } catch (const std::exception&) {  // no thread can be had
     return ::pthread_barrier_wait(barrier);
   }
-  wait_in_turn(instance, std::nullopt, false, [&] {
+  wait_in_turn(instance, std::nullopt, EndedBy::nothing, [&] {
     return arrival->over.load(std::memory_order_acquire);  // acquire: the result
   });
   return arrival->result;
@@ -417,11 +418,17 @@ int bound_barrier_wait(pthread_barrier_t* barrier) {
 // The kernel's thread that a task has named itself by may be another one than it runs on now.
 bool is_caller(pthread_t thread) noexcept { return pthread_equal(thread, own_thread()) != 0; }
 
+/// Ended by no signal, and a cancellation point.
+int try_join(pthread_t thread, void** result) {
+  pthread_testcancel();
+  return ::pthread_tryjoin_np(thread, result);
+}
+
 int bound_join(pthread_t thread, void** result) {
   if (is_caller(thread)) return EDEADLK;
   Instance* const instance = sharing(__builtin_return_address(0));
   if (instance == nullptr) return ::pthread_join(thread, result);
-  return lock_in_turn(*instance, std::nullopt, [=] { return ::pthread_tryjoin_np(thread, result); });
+  return lock_in_turn(*instance, std::nullopt, [=] { return try_join(thread, result); });
 }
 
 int join_in_time(const void* caller, pthread_t thread, void** result, clockid_t clock, const timespec* time) {
@@ -430,7 +437,7 @@ int join_in_time(const void* caller, pthread_t thread, void** result, clockid_t 
   Deadline deadline;
   if (instance == nullptr || find_deadline(clock, time, deadline) != 0)
     return ::pthread_clockjoin_np(thread, result, clock, time);
-  return lock_in_turn(*instance, deadline, [=] { return ::pthread_tryjoin_np(thread, result); });
+  return lock_in_turn(*instance, deadline, [=] { return try_join(thread, result); });
 }
 int bound_timedjoin(pthread_t thread, void** result, const timespec* time) {
   return join_in_time(__builtin_return_address(0), thread, result, CLOCK_REALTIME, time);
@@ -444,8 +451,7 @@ int bound_thrd_join(thrd_t thread, int* result) {
   Instance* const instance = sharing(__builtin_return_address(0));
   if (instance == nullptr) return ::thrd_join(thread, result);
   void* ended = nullptr;
-  if (lock_in_turn(*instance, std::nullopt, [&] { return ::pthread_tryjoin_np(thread, &ended); }) != 0)
-    return thrd_error;
+  if (lock_in_turn(*instance, std::nullopt, [&] { return try_join(thread, &ended); }) != 0) return thrd_error;
   if (result != nullptr) *result = static_cast<int>(reinterpret_cast<std::intptr_t>(ended));
   return thrd_success;
 }

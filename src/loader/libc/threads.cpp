@@ -391,7 +391,7 @@ bool is_in_wait(const void* interrupted) noexcept {
 }
 
 void await_threads(Instance& instance) {
-  wait_in_turn(instance, std::nullopt, false, [&instance] {
+  wait_in_turn(instance, std::nullopt, EndedBy::nothing, [&instance] {
     int threads = 0;
     instance.for_each_context(
         [&threads](const TaskContext& each) { threads += each.of_thread && !each.of_pool ? 1 : 0; });

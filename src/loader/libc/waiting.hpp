@@ -5,6 +5,7 @@
 // Where the caller has its thread for itself, it blocks as ever.
 #pragma once
 
+#include <pthread.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -37,7 +38,7 @@ std::optional<WaitClock::time_point> deadline_in(const timespec* time) noexcept;
 WaitClock::time_point deadline_at(clockid_t clock, const timespec& time) noexcept;
 
 /// Lets others run: at once, and for a pause when it is positive. What stops the machine leaves the program by a jump,
-/// for libc declares such functions nothrow.
+/// for libc declares such functions nothrow. No cancellation point.
 void let_others_run(Instance& instance, std::chrono::nanoseconds pause) noexcept;
 
 enum class Waited : unsigned char { done, late, interrupted };
@@ -67,7 +68,7 @@ class Patience {
  public:
   explicit Patience(Instance& instance) noexcept : instance_(instance) {}
 
-  void pass(std::optional<WaitClock::time_point> deadline) noexcept;
+  void pass(std::optional<WaitClock::time_point> deadline);
 
  private:
   Instance& instance_;
@@ -75,32 +76,34 @@ class Patience {
   WaitClock::time_point since_{};
 };
 
-/// Lets others run until look() says true. `interrupted`: a handler of the program's has run meanwhile, and
-/// `by_signals` says that this ends the wait.
+/// Lets others run until look() says true. `interrupted`: the flow has run a handler that ends the wait. One that a
+/// handler may end is a cancellation point, as in POSIX.
 template <class Look>
-Waited wait_in_turn(Instance& instance, std::optional<WaitClock::time_point> deadline, bool by_signals, Look look) {
+Waited wait_in_turn(Instance& instance, std::optional<WaitClock::time_point> deadline, EndedBy by, Look look) {
+  if (by != EndedBy::nothing) pthread_testcancel();
   if (look()) return Waited::done;
-  const unsigned long delivered = by_signals ? delivered_signals(instance) : 0;
+  const unsigned long before = handlers_run(by);
   for (Patience patience(instance);;) {
     if (deadline && WaitClock::now() >= *deadline) return Waited::late;
     patience.pass(deadline);
+    if (by != EndedBy::nothing) pthread_testcancel();
     if (look()) return Waited::done;
-    if (by_signals && delivered_signals(instance) != delivered) return Waited::interrupted;
+    if (handlers_run(by) != before) return Waited::interrupted;
   }
 }
 
 /// Before a call that may block on this descriptor: returns when it would not, or the call is to say so. False: a
 /// handler of the program's has run; errno is EINTR. `events`: as poll() has them.
-bool await_descriptor(Instance& instance, int descriptor, short events) noexcept;
+bool await_descriptor(Instance& instance, int descriptor, short events);
 /// The same for read() and writev() of any descriptor; files never block. `caller`: as calling() takes it.
-bool await_stream(const void* caller, int descriptor, short events) noexcept;
+bool await_stream(const void* caller, int descriptor, short events);
 /// Opening this would wait for the other end of a FIFO, which must not block the thread.
 bool is_awaited_fifo(Instance& instance, int folder, const char* path, int flags) noexcept;
 /// openat() of `instance`; null: of none.
-int open_in_turn(Instance* instance, int folder, const char* path, int flags, mode_t mode) noexcept;
+int open_in_turn(Instance* instance, int folder, const char* path, int flags, mode_t mode);
 /// syscall(SYS_futex, words...) that waits, of an instance that must not block its thread. Wakes for no reason, too, as
 /// that call may.
-long futex_in_turn(Instance& instance, const long* words) noexcept;
+long futex_in_turn(Instance& instance, const long* words);
 /// write(), part by part, for the rest may need a reader that this thread carries.
 ssize_t write_in_turn(const void* caller, int descriptor, const void* bytes, std::size_t count);
 ssize_t writev_in_turn(const void* caller, int descriptor, const iovec* pieces, int count);
