@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: MIT
+"""Counts what messages, tasks and MPI calls cost: instructions and accesses to memory, by valgrind's simulator, and
+system calls, by strace. So the numbers are the same on any computer and under any load, where times jump with the place
+of cores and pages.
+
+Each operation runs a few and many times; the difference is the operation's own. The table costs.txt has what it cost
+when it was last written. More than 2 % above that is a failure; less is told, so that it is written down.
+
+    python3 instructions.py BUILD             the test
+    python3 instructions.py BUILD --write     writes the table
+"""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+TABLE = HERE / "costs.txt"
+SKIPPED = 77
+
+# Name, how often it runs, and what one time is made of.
+OPERATIONS = {
+    "message": (1000, 6000, "a round of two messages of 8 bytes, with switches"),
+    "posted": (1000, 6000, "the same, received into a buffer that is posted before"),
+    "stream": (20, 120, "64 messages of 8 bytes, sent and received, and a barrier"),
+    "switch": (1000, 6000, "a yield by each of two cells"),
+    "spawn": (50, 300, "16 tasks made and joined, by each of two cells"),
+    "put": (1000, 6000, "a put of 8 bytes and the wait for it, by each of two cells"),
+    "barrier": (1000, 6000, "a barrier of two cells"),
+    "mpi-send": (1000, 6000, "a round of two MPI_Send and MPI_Recv of 8 bytes, with switches"),
+    "mpi-isend": (1000, 6000, "MPI_Irecv, MPI_Isend and MPI_Waitall, by each of two ranks"),
+    "mpi-test": (1000, 6000, "MPI_Test of an open receive, by each of two ranks, and a switch"),
+    "mpi-barrier": (1000, 6000, "MPI_Barrier of two ranks"),
+    "mpi-allreduce": (1000, 6000, "MPI_Allreduce of 8 bytes on two ranks"),
+    "instance": (2, 34, "a further rank: the program loaded, MPI_Init, MPI_Finalize"),
+}
+# What is counted, and the part by which it may grow. The runtime's own threads make some calls by the clock.
+TOLERANCES = {"instructions": 0.02, "accesses": 0.02, "system calls": 0.1}
+STRAY = 0.05  # of one time
+
+
+def skip(reason):
+    print("skipped:", reason)
+    sys.exit(SKIPPED)
+
+
+def compile_ranks(build, folder):
+    """The program of MPI calls, as a user makes it."""
+    program = folder / "counted_mpi"
+    subprocess.run([build / "lib/aplib/mpi/bin/mpicc", "-O2", "-o", program, HERE / "counted_mpi.c"], check=True)
+    return program
+
+
+def command_of(build, ranks, name, times):
+    if name == "instance":
+        return [build / "bin/aprun", "-n", str(times), "--threads", "1", ranks, name, "1"]
+    if name.startswith("mpi-"):
+        return [build / "bin/aprun", "-n", "2", "--threads", "1", ranks, name, str(times)]
+    return [build / "bin/counted", name, str(times)]
+
+
+def run(command):
+    ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=600)
+    if ran.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} ended with {ran.returncode}:\n{ran.stdout}{ran.stderr}")
+    return ran.stderr
+
+
+def count_run(command):
+    """What the whole run costs, as TOLERANCES."""
+    said = run(["valgrind", "--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null", *command])
+    counts = [int(re.search(rf"{what}\s+refs:\s+([0-9,]+)", said).group(1).replace(",", "")) for what in ("I", "D")]
+    with tempfile.NamedTemporaryFile("r", prefix="aplib-calls-") as calls:
+        run(["strace", "-f", "-qq", "-o", calls.name, *command])
+        return [*counts, sum(1 for _ in calls)]
+
+
+def count(build, ranks, name):
+    """What one time costs. The least of two, for the runtime's own threads look around now and then."""
+    few, many, _ = OPERATIONS[name]
+    pairs = [[count_run(command_of(build, ranks, name, times)) for times in (few, many)] for _ in range(2)]
+    costs = [min((after[i] - before[i]) / (many - few) for before, after in pairs) for i in range(len(TOLERANCES))]
+    return [max(cost, 0) for cost in costs]
+
+
+def compiler_of(build):
+    cache = (build / "CMakeCache.txt").read_text()
+    compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache, re.MULTILINE).group(1)
+    ran = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True, check=True)
+    return f"{pathlib.Path(compiler).name} {ran.stdout.strip()}"
+
+
+def read_table():
+    """The compiler, and the costs by name."""
+    compiler, costs = "", {}
+    for line in TABLE.read_text().splitlines():
+        if line.startswith("# compiled by "):
+            compiler = line.removeprefix("# compiled by ")
+        elif line and not line.startswith("#"):
+            name, *numbers = line.partition("#")[0].split()
+            costs[name] = [float(number) for number in numbers]
+    return compiler, costs
+
+
+def write_table(compiler, costs):
+    lines = ["# What operations cost. Written by instructions.py --write.", f"# compiled by {compiler}"]
+    lines.append(f"# {'operation':14}" + "".join(f"{heading:>14}" for heading in TOLERANCES))
+    for name, numbers in costs.items():
+        lines.append(f"{name:16}" + "".join(f"{number:14.1f}" for number in numbers) + f"  # {OPERATIONS[name][2]}")
+    TABLE.write_text("\n".join(lines) + "\n")
+
+
+def judge(costs, table):
+    """The failures. Prints all."""
+    failures = []
+    for name, numbers in costs.items():
+        for (heading, tolerance), number, known in zip(TOLERANCES.items(), numbers, table[name]):
+            print(f"{name:16}{number:12.1f} {heading}, {known:.1f} in {TABLE.name}")
+            if number > known * (1 + tolerance) + STRAY:
+                failures.append(f"{name}: {number:.1f} {heading}, {known:.1f} in {TABLE.name}")
+            elif number < known * (1 - tolerance) - STRAY:
+                print("    less: write that down (instructions.py BUILD --write)")
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Counts the instructions of messages, tasks and MPI calls.")
+    parser.add_argument("build", type=pathlib.Path, help="the folder of a release build")
+    parser.add_argument("--write", action="store_true", help="write the table")
+    parser.add_argument("--only", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
+    arguments = parser.parse_args()
+    for tool in ("valgrind", "strace"):
+        if shutil.which(tool) is None:
+            skip(f"there is no {tool} (scripts/setup test installs it)")
+    compiler = compiler_of(arguments.build)
+    known_compiler, table = read_table() if TABLE.exists() else ("", {})
+    if not arguments.write and compiler != known_compiler:
+        skip(f"the table is of {known_compiler}, and this build of {compiler}")
+    build = arguments.build.resolve()
+    with tempfile.TemporaryDirectory(prefix="aplib-instructions-") as folder:
+        ranks = compile_ranks(build, pathlib.Path(folder))
+        costs = {name: count(build, ranks, name) for name in arguments.only}
+    if arguments.write:
+        write_table(compiler, table | costs)
+        return
+    if failures := judge(costs, table):
+        sys.exit("more than 2 % above the table:\n  " + "\n  ".join(failures))
+
+
+if __name__ == "__main__":
+    main()
