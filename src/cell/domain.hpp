@@ -260,7 +260,12 @@ struct Domain {
   [[nodiscard]] std::uint32_t local_count() const noexcept { return static_cast<std::uint32_t>(local_cells().size()); }
   /// Where the heap of a cell of this process comes from.
   [[nodiscard]] HeapSource heap_source(std::uint32_t cell) const noexcept;
-  /// Who carries a cell; the host program is with process 0.
+  /// The process has the cell, or the host program, which has the number behind the last cell. Of any numbers: for
+  /// what another process says.
+  [[nodiscard]] bool is_of(std::uint32_t process_number, std::uint32_t cell) const noexcept {
+    return cell == cell_count ? has_host && process_number == 0 : cell_map.carries(process_number, cell);
+  }
+  /// Who carries a cell; the host program is with process 0. REQUIRES: the cell exists.
   [[nodiscard]] std::uint32_t process_of(std::uint32_t cell) const noexcept {
     return cell < cell_count ? cell_map.process_of(cell) : 0;
   }

@@ -276,10 +276,8 @@ void ModuleNetwork::nonsense(comm::Peer from, const std::string& what) {
 }
 
 bool ModuleNetwork::is_message_of(comm::Peer from, const comm::Label& label) const noexcept {
-  const std::uint32_t source = MatchKey::cell(label.key);
-  const bool here =
-      domain_.is_local(label.cell) || (label.cell == domain_.cell_count && domain_.has_host && domain_.process == 0);
-  return here && source <= domain_.cell_count && domain_.process_of(source) == from && label.task <= task_id_max;
+  return domain_.is_of(domain_.process, label.cell) && domain_.is_of(from, MatchKey::cell(label.key)) &&
+         label.task <= task_id_max;
 }
 
 // What these upcalls do is the machine's work. What it throws is no failure of the module, nor of the peer.
@@ -311,8 +309,7 @@ void ModuleNetwork::take_frame(comm::Peer from, const comm::Label& label, std::s
       take_message(label, body);
       break;
     case FrameKind::cell_ended: {
-      if (label.cell >= domain_.cells.size() || domain_.process_of(label.cell) != from)
-        return nonsense(from, "the end of a cell that is not there");
+      if (!domain_.is_of(from, label.cell)) return nonsense(from, "the end of a cell that is not there");
       CellEnd end;
       if (body.size() != sizeof end) return nonsense(from, "the end of a cell of another length");
       std::memcpy(&end, body.data(), sizeof end);
@@ -466,7 +463,7 @@ void ModuleNetwork::all_ended() noexcept {
 
 void ModuleNetwork::remote_cell_ended(std::uint32_t cell, const CellEnd& end) {
   const std::lock_guard lock(poll_mutex_);
-  if (!ended_ && cell < domain_.cells.size() && domain_.process_of(cell) != domain_.process)
+  if (!ended_ && !domain_.is_of(domain_.process, cell))
     port_.outbound().push_to_threads(EntryKind::cell_ended, cell, end);
 }
 

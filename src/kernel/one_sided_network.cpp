@@ -363,7 +363,7 @@ void RemoteAccessScope::touch_to_write(const RemoteAccess& access) noexcept {
 
 bool OneSidedNetwork::is_access(comm::Peer from, const comm::Label& label, const one_sided::Blocks& blocks) {
   const std::uint32_t by = asking_cell(label);
-  if (!domain_.is_local(label.cell) || by >= domain_.cell_count || domain_.process_of(by) != from) {
+  if (!domain_.is_local(label.cell) || !domain_.cell_map.carries(from, by)) {
     network_.nonsense(from, "a put or get that is not for here, or not from there");
     return false;
   }
@@ -553,7 +553,7 @@ bool OneSidedNetwork::take_reply(comm::Peer from, const comm::Label& label, std:
 }
 
 bool OneSidedNetwork::put_landed(comm::Peer from, const comm::Label& label) {
-  if (!domain_.is_local(label.cell) || label.extra >= domain_.cell_count || domain_.process_of(label.extra) != from) {
+  if (!domain_.is_local(label.cell) || !domain_.cell_map.carries(from, label.extra)) {
     network_.nonsense(from, "an acknowledgement that is not for here, or not from there");
     return false;
   }

@@ -147,7 +147,7 @@ void ProcessRun::handle(std::span<const std::byte> bytes) {
       end.tasks = in.number<std::uint64_t>();
       for (std::uint64_t& episode : end.episodes) episode = in.number<std::uint64_t>();
       end.status = static_cast<std::int32_t>(in.number<std::uint32_t>());
-      if (!in.ended() || cell > machine_.domain->cell_count) return nonsense("the end of a cell");
+      if (!in.ended() || cell >= machine_.domain->cells.size()) return nonsense("the end of a cell");
       network_->remote_cell_ended(cell, end);
       return;
     }

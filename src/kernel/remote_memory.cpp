@@ -273,7 +273,7 @@ void RemoteMemory::answer_request(comm::Peer from, const comm::Label& label) {
 
 bool RemoteMemory::take_key(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) {
   KeyReply reply{};
-  if (label.extra >= domain_.cell_count || domain_.process_of(label.extra) != from) return false;
+  if (!domain_.cell_map.carries(from, label.extra)) return false;
   const std::uintptr_t block = label.key / block_bytes * block_bytes;
   Peer& peer = peers_[from];
   if (body.empty()) {  // not to be had

@@ -118,7 +118,7 @@ TEST(Notes, ProcessRefusesEndsAndStatusThatMakeNoSense) {
   ByteWriter status = begin_note(NoteKind::status);
   status.number(std::uint32_t{9});
   status.number(std::uint64_t{1} << 32 | 1U);
-  for (const ByteWriter& note : {short_end, end_note(99, false), status}) {
+  for (const ByteWriter& note : {short_end, end_note(99, false), end_note(4, false), status}) {
     const std::string failure = end_with(note);
     EXPECT_NE(failure.find("a note of the launcher makes no sense: "), std::string::npos) << failure;
   }
