@@ -115,7 +115,7 @@ struct Overseer::Impl {
     }
     process.still = true;
     if (!std::ranges::all_of(processes, [](const ProcessState& each) { return each.still; })) return;
-    probing = false;
+    // It ends now, so `probing` stays: the question below wakes processors, which are quiet again then.
     if (processes[0].probed->host_ended != 0) {
       // The host program is through, and the cells only wait for more from it. As on the original, its end ends the
       // run.

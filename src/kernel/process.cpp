@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/thread.hpp"
 #include "base/program_context.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/process.hpp"
@@ -19,14 +20,76 @@ namespace {
 
 constexpr auto inspection_time = std::chrono::milliseconds(500);  // who computes for longer than this is not looked at
 
+void send_description(Supervisor& supervisor, std::uint64_t question, const std::string& text) {
+  ByteWriter note = begin_note(NoteKind::description);
+  note.number(question);
+  note.text(text);
+  supervisor.send_note(note.bytes());
+}
+
 }  // namespace
 
-/// A look at the tasks of every processor, by the processors themselves.
-struct ProcessRun::Inspection {
-  std::mutex mutex;
-  std::condition_variable answered;
-  std::vector<std::string> texts;
-  std::size_t count = 0;
+/// A look at the tasks of every processor, by the processors themselves: only they may read what their tasks have. It
+/// has a thread that waits for them, because notes must not: the machine may have to stop meanwhile.
+class ProcessRun::Inspection {
+ public:
+  Inspection(Supervisor& supervisor, std::uint64_t question, std::size_t processors)
+      : supervisor_(supervisor), question_(question), texts_(processors) {}
+  ~Inspection() {
+    give_up();
+    if (thread_.joinable()) thread_.join();
+  }
+  Inspection(const Inspection&) = delete;
+  Inspection& operator=(const Inspection&) = delete;
+
+  /// Answers when all processors have, or after a time. Throws Error.
+  void begin() {
+    thread_ = os::quiet_thread("aplib-inspect", [this] { answer(); });
+  }
+  /// Call from: the processor.
+  void look(Processor& processor) noexcept {
+    std::string text;
+    try {
+      text = describe_tasks(processor.domain(), processor);
+    } catch (...) {  // there is no memory
+      text.clear();
+    }
+    const std::lock_guard lock(mutex_);
+    texts_[processor.index()] = std::move(text);
+    ++count_;
+    changed_.notify_one();
+  }
+  /// No processor looks for it any more.
+  [[nodiscard]] bool is_over() {
+    const std::lock_guard lock(mutex_);
+    return count_ == texts_.size();
+  }
+  /// Answers at once.
+  void give_up() {
+    const std::lock_guard lock(mutex_);
+    gives_up_ = true;
+    changed_.notify_one();
+  }
+
+ private:
+  void answer() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, inspection_time, [&] { return count_ == texts_.size() || gives_up_; });
+    std::string text;
+    for (const std::string& each : texts_)
+      text += !each.empty() ? each : "\n  a processor that computes: its cells cannot be looked at now";
+    lock.unlock();
+    send_description(supervisor_, question_, text);
+  }
+
+  Supervisor& supervisor_;
+  const std::uint64_t question_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> texts_;  // by processor
+  std::size_t count_ = 0;
+  bool gives_up_ = false;
+  std::thread thread_;
 };
 
 ProcessRun::ProcessRun(Machine::Impl& machine, const Process& process,
@@ -98,6 +161,7 @@ void ProcessRun::end() {
     const std::lock_guard lock(mutex_);
     stage_ = Stage::ended;
   }
+  for (const auto& each : inspections_) each->give_up();  // nobody adds any more
   progress_thread_.reset();
   if (network_ != nullptr) network_->end();
 }
@@ -165,13 +229,9 @@ void ProcessRun::handle(std::span<const std::byte> bytes) {
     case NoteKind::probe:
       answer_probe(in.number<std::uint64_t>());
       return;
-    case NoteKind::ask: {
-      ByteWriter out = begin_note(NoteKind::description);
-      out.number(in.number<std::uint64_t>());
-      out.text(describe_here());
-      process_.supervisor->send_note(out.bytes());
+    case NoteKind::ask:
+      describe_here(in.number<std::uint64_t>());
       return;
-    }
     default:
       return;  // a younger overseer's; the handshake has seen to it that there is none
   }
@@ -235,33 +295,22 @@ void ProcessRun::answer_probe(std::uint64_t round) {
   process_.supervisor->send_note(out.bytes());
 }
 
-std::string ProcessRun::describe_here() {
-  if (stage_ != Stage::open || network_ == nullptr) return "\n  no program runs on its cells yet";
-  Domain& domain = *machine_.domain;
-  const std::size_t threads = domain.thread_count();
-  if (network_->all_asleep()) return describe_tasks(domain);
-  std::erase_if(inspections_, [threads](const auto& each) {
-    const std::lock_guard lock(each->mutex);
-    return each->count == threads;
-  });
+void ProcessRun::describe_here(std::uint64_t question) {
+  if (stage_ != Stage::open || network_ == nullptr)
+    return send_description(*process_.supervisor, question, "\n  no program runs on its cells yet");
+  std::erase_if(inspections_, [](const auto& each) { return each->is_over(); });
   // We own it, not the processors: a run that ends does not make its last calls.
-  Inspection* const inspection = inspections_.emplace_back(std::make_unique<Inspection>()).get();
-  inspection->texts.resize(threads);
-  network_->call_on_each(
-      [](Processor& processor, void* state) {
-        auto* mine = static_cast<Inspection*>(state);
-        const std::lock_guard lock(mine->mutex);
-        mine->texts[processor.index()] = describe_tasks(processor.domain(), processor);
-        ++mine->count;
-        mine->answered.notify_one();
-      },
-      inspection);
-  std::unique_lock lock(inspection->mutex);
-  inspection->answered.wait_for(lock, inspection_time, [&] { return inspection->count == threads; });
-  std::string text;
-  for (const std::string& each : inspection->texts)
-    text += !each.empty() ? each : "\n  a processor that computes: its cells cannot be looked at now";
-  return text;
+  Inspection& inspection = *inspections_.emplace_back(
+      std::make_unique<Inspection>(*process_.supervisor, question, machine_.domain->thread_count()));
+  try {
+    inspection.begin();
+  } catch (const Error& error) {
+    inspections_.pop_back();
+    return send_description(*process_.supervisor, question, fmt::format("\n  {}", error.what()));
+  }
+  // Wakes those that sleep, too.
+  network_->call_on_each([](Processor& processor, void* state) { static_cast<Inspection*>(state)->look(processor); },
+                         &inspection);
 }
 
 void ProcessRun::share_again(Domain& domain, Grid grid) {

@@ -76,8 +76,8 @@ class ProcessRun {
   /// A note that cannot be acted upon ends the run.
   void nonsense(const char* what);
   void answer_probe(std::uint64_t round);
-  struct Inspection;
-  std::string describe_here();
+  class Inspection;
+  void describe_here(std::uint64_t question);
 
   Machine::Impl& machine_;
   const Process& process_;
