@@ -9,17 +9,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <new>
 #include <optional>
+#include <string_view>
 
 #include "aplib/error.hpp"
 #include "arch/elf.hpp"
+#include "base/os/descriptor.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/end.hpp"
 
@@ -201,6 +205,19 @@ std::int64_t cpu_used(Instance& instance) noexcept {
 
 // ---------------------------------------------------------------- what belongs to the thread
 
+mode_t mask_of_thread() noexcept {
+  // The line stands near the beginning, behind the name.
+  std::array<char, 512> text;
+  const os::UniqueFd status(open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC));
+  const ssize_t bytes = status ? read(status.get(), text.data(), text.size()) : 0;
+  constexpr std::string_view name = "\nUmask:\t";
+  const std::string_view read_text(text.data(), static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
+  mode_t mask = 022;
+  if (const std::size_t at = read_text.find(name); at != read_text.npos)
+    std::from_chars(read_text.data() + at + name.size(), read_text.data() + read_text.size(), mask, 8);
+  return mask;
+}
+
 namespace {
 
 /// The process's own working directory and umask, for flows of other programs; known once a program has left them.
@@ -216,8 +233,7 @@ const ProcessFiles& process_files() noexcept {
     found.directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     os::guard_descriptor(found.directory);
     found.id = os::id_of_directory(found.directory);
-    found.mask = umask(0);
-    umask(found.mask);
+    found.mask = mask_of_thread();
     return found;
   }();
   return files;

@@ -124,6 +124,10 @@ TaskContext* adopt_thread(const void* caller);
 /// directory of its own (unshare(CLONE_FS) forbidden). Call from: a flow of the instance.
 int thread_state_changed(Instance& instance) noexcept;
 
+/// The umask of the calling thread. The call that returns it changes it, for all threads that share it; /proc says it
+/// without. Where there is no /proc: the usual one.
+[[nodiscard]] mode_t mask_of_thread() noexcept;
+
 /// The program has asked for its CPU time: the switch measures from now on, which costs it some 50 ns. What was used
 /// before, the cell's carrier has seen (CellServices::computed()). Call from: a flow of the instance.
 void measure_cpu(Instance& instance) noexcept;

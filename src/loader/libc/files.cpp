@@ -42,7 +42,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -104,15 +103,6 @@ int work_in(Instance& instance, const char* call, os::GuardedFd directory) {
   return fail(error);
 }
 
-// The process's own umask. The call that returns it changes it, for all threads; /proc says it without.
-mode_t process_mask() {
-  std::ifstream status("/proc/thread-self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("Umask:")) return static_cast<mode_t>(std::strtoul(line.c_str() + 6, nullptr, 8));
-  }
-  return 022;
-}
-
 // Before libc itself changes the directory to and fro.
 void have_own_directory(Instance& instance, const char* call) {
   LibcState& state = instance.libc();
@@ -136,7 +126,7 @@ mode_t own_umask(Instance& instance, mode_t mask) {
   LibcState& state = instance.libc();
   mask &= 0777;
   const int recorded = state.thread_mask;
-  const mode_t before = recorded >= 0 ? static_cast<mode_t>(recorded) : process_mask();
+  const mode_t before = recorded >= 0 ? static_cast<mode_t>(recorded) : mask_of_thread();
   if (mask == before) return before;
   state.thread_mask = static_cast<int>(mask);
   if (const int error = thread_state_changed(instance); error != 0) {

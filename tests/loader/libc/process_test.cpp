@@ -11,11 +11,24 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <filesystem>
 #include <thread>
 
 #include "side_by_side.hpp"
+
+namespace {
+
+std::atomic<int> masks_of_none{0};
+
+}  // namespace
+
+/// In place of libc's, for the library and for us. Every thread that shares the umask has it meanwhile.
+extern "C" mode_t umask(mode_t mask) noexcept {
+  if (mask == 0) ++masks_of_none;
+  return static_cast<mode_t>(::syscall(SYS_umask, mask));
+}
 
 namespace aplib::loader::test {
 namespace {
@@ -165,6 +178,7 @@ TEST_F(LibcProcess, EachProgramHasItsUmask) {
                                             Side{{"MASK=002", "FILE_NAME=" + shop.folder() + "/group"}},
                                             Side{{"MASK=022", "FILE_NAME=" + shop.folder() + "/usual"}}});
   EXPECT_EQ(umask(before), 022U) << "the process's own";
+  EXPECT_EQ(masks_of_none, 0) << "files that another thread makes meanwhile would be open to everybody";
   if (directories_forbidden(sides[0]))
     GTEST_SKIP() << "needs a working directory for each thread (unshare): " << sides[0].warnings[0];
   EXPECT_EQ(sides[0].said, "22 700 77 22");
