@@ -29,6 +29,7 @@
 
 #include "aplib/export.hpp"
 #include "base/sanitizer.hpp"
+#include "base/spin_lock.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
 #include "memory/slot.hpp"
@@ -63,10 +64,10 @@ std::size_t list_of(const void* address) noexcept {
 }
 
 bool find_in(const List& list, const char* address, FoundImage& found) noexcept {
-  while (true) {
+  for (SpinWait spin;; spin.pause()) {
     const std::uint32_t before =
         list.changes.load(std::memory_order_acquire);  // acquire: what follows is read after it
-    if ((before & 1U) != 0) continue;                  // a writer is between two stores; it makes no system call there
+    if ((before & 1U) != 0) continue;                  // a writer is between two stores, perhaps without its core
     bool hit = false;
     // relaxed throughout: `changes` says afterwards whether it was consistent
     for (const Node* node = list.first.load(std::memory_order_relaxed); node != nullptr;
@@ -87,18 +88,30 @@ bool find_in(const List& list, const char* address, FoundImage& found) noexcept 
   }
 }
 
-/// The lists that an image touches: an image lies in one slot, or across several that no cell has.
-template <class Change>
-void change_lists(const char* low, const char* high, Change change) {
+/// Makes what an image needs: its lists, and a free node for each. May throw std::bad_alloc.
+void make_room(const char* low, const char* high) {
+  const Node* free = free_nodes;
   for (std::size_t i = list_of(low); i <= list_of(high - 1); ++i) {
-    List* list = lists[i].load(std::memory_order_relaxed);  // relaxed: we are the writer
-    if (list == nullptr) {
-      list = &list_memory.emplace_back();
-      lists[i].store(list, std::memory_order_release);  // release: its construction
+    if (lists[i].load(std::memory_order_relaxed) == nullptr)                   // relaxed: we are the writer
+      lists[i].store(&list_memory.emplace_back(), std::memory_order_release);  // release: its construction
+    if (free != nullptr) {
+      free = free->next.load(std::memory_order_relaxed);  // relaxed: readers check `changes`
+      continue;
     }
-    list->changes.fetch_add(1, std::memory_order_acq_rel);  // acq_rel: the changes stay inside
-    change(*list);
-    list->changes.fetch_add(1, std::memory_order_release);  // release: the same
+    Node& node = node_memory.emplace_back();
+    node.next.store(std::exchange(free_nodes, &node), std::memory_order_relaxed);  // relaxed: the same
+  }
+}
+
+/// The lists that an image touches: an image lies in one slot, or across several that no cell has. REQUIRES: they are
+/// made. `change` must not throw: readers would wait for ever.
+template <class Change>
+void change_lists(const char* low, const char* high, Change change) noexcept {
+  for (std::size_t i = list_of(low); i <= list_of(high - 1); ++i) {
+    List& list = *lists[i].load(std::memory_order_relaxed);  // relaxed: we are the writer
+    list.changes.fetch_add(1, std::memory_order_acq_rel);    // acq_rel: the changes stay inside
+    change(list);
+    list.changes.fetch_add(1, std::memory_order_release);  // release: the same
   }
 }
 
@@ -114,13 +127,10 @@ void add_image(Instance& instance, const LoadedImage& image) {
   const char* high = image.base + image.file->span();
   const Range header = image.file->eh_frame_header();
   const std::lock_guard lock(writers);
+  make_room(low, high);
   change_lists(low, high, [&](List& list) {
-    Node* node = free_nodes;
-    if (node != nullptr) {
-      free_nodes = node->next.load(std::memory_order_relaxed);  // relaxed, also below: readers check `changes`
-    } else {
-      node = &node_memory.emplace_back();
-    }
+    Node* const node = free_nodes;
+    free_nodes = node->next.load(std::memory_order_relaxed);  // relaxed, also below: readers check `changes`
     node->low.store(low, std::memory_order_relaxed);
     node->high.store(high, std::memory_order_relaxed);
     node->eh_frame_header.store(header.empty() ? nullptr : image.base + header.address, std::memory_order_relaxed);

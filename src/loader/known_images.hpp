@@ -46,7 +46,7 @@ struct FoundImage {
 bool find_image(const void* address, FoundImage& found) noexcept;
 
 /// Makes an image known, or unknown. REQUIRES: `image` stays where it is in between; for remove_image, no code of it
-/// runs any more. Call from: any thread.
+/// runs any more. Call from: any thread. add_image() may throw std::bad_alloc; then nothing is known.
 void add_image(Instance& instance, const LoadedImage& image);
 void remove_image(const char* base) noexcept;
 

@@ -5,10 +5,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -20,6 +17,7 @@
 
 #include "aplib/aplib.hpp"
 #include "comm/module.hpp"
+#include "ends_in_time.hpp"
 #include "kernel/module_network.hpp"
 #include "kernel/overseer.hpp"
 #include "kernel/process.hpp"
@@ -54,35 +52,6 @@ class FedModule final : public comm::Module {
  private:
   comm::Receiver* receiver_ = nullptr;
   std::mutex sent_mutex_;
-};
-
-/// Ends this program, with a text, unless it goes away in time: what it guards hangs by mistake only.
-class EndsInTime {
- public:
-  explicit EndsInTime(std::string what, std::chrono::seconds time = std::chrono::seconds(180))
-      : what_(std::move(what)), thread_([this, time] {
-          std::unique_lock lock(mutex_);
-          if (changed_.wait_for(lock, time, [this] { return over_; })) return;
-          std::fprintf(stderr, "%s hangs\n", what_.c_str());
-          std::abort();
-        }) {}
-  ~EndsInTime() {
-    {
-      const std::lock_guard lock(mutex_);
-      over_ = true;
-    }
-    changed_.notify_one();
-    thread_.join();
-  }
-  EndsInTime(const EndsInTime&) = delete;
-  EndsInTime& operator=(const EndsInTime&) = delete;
-
- private:
-  const std::string what_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool over_ = false;
-  std::thread thread_;
 };
 
 /// Process 1 of a machine of two, which carries one cell each; the peer is the module.
