@@ -29,6 +29,7 @@ void make_room(std::vector<T>& list) {
 void BufferPool::set_place(std::uint32_t index, std::uint32_t pool_count) {
   index_ = index;
   batches_.resize(pool_count);
+  batch_live_.reserve(pool_count);  // so that put_foreign() does not throw: invariant (5)
 }
 
 BufferPool::~BufferPool() {
@@ -151,7 +152,7 @@ void BufferPool::put_foreign(Buffer* buffer) noexcept {
     make_ordinary(buffer);
   const std::uint32_t home = buffer->home->index_;
   Batch& batch = batches_[home];
-  if (batch.count == 0) batch_live_.push_back(home);
+  if (batch.count == 0) batch_live_.push_back(home);  // reserved by set_place()
   batch.buffers[batch.count++] = buffer;
   batch.bytes += body_bytes(buffer->size_class);
   if (batch.count >= batch_count_max || batch.bytes >= batch_bytes_max) {

@@ -149,11 +149,11 @@ Operand Collectives::call(TaskControl& self, const CollectiveCall& what, const O
 
   place.operands[parity] = value;
   place.calls[parity] = what;
+  ours.waits_.push_back(&cell);  // may throw, so nothing says yet that the cell takes part
   cell.collective.active = true;
   cell.collective.group = &group;
   cell.collective.episode = episode;
   cell.collective.task = &self;
-  ours.waits_.push_back(&cell);
   if (&group == &domain.all) {
     ours.arrive_all(cell, what);
   } else {

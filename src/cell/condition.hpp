@@ -26,7 +26,7 @@ class Condition {
   [[nodiscard]] virtual bool needs(std::uint32_t cell) const noexcept = 0;
   /// "rank 3 of MPI_COMM_WORLD": for reports. Asked when everybody sleeps.
   [[nodiscard]] virtual std::string missing() const = 0;
-  /// The machine stops, and the task is about to unwind.
+  /// The machine stops, or there is no memory to wait; the task is about to unwind.
   virtual void let_go() noexcept = 0;
 
  protected:

@@ -442,7 +442,7 @@ bool Processor::spin_on_watch(const TaskControl& self) const noexcept {
   return false;
 }
 
-Wake Processor::wait_condition(TaskControl& self, const char* call, const Condition& condition) noexcept {
+Wake Processor::wait_condition(TaskControl& self, const char* call, const Condition& condition) {
   Processor& here = *self.cell->processor;
   if (here.domain_.stopping.load(std::memory_order_relaxed)) return Wake::stopping;  // relaxed: as stops()
   if (here.inbound_.is_in_vain(condition)) return Wake::ended;

@@ -125,7 +125,7 @@ class Processor {
   static void sleep_until(TaskControl& self, Clock::time_point deadline, const char* call);
   /// Waits until the condition holds. Who changes something about it calls Domain::wake_carriers() afterwards.
   /// Wake::stopping: the caller asks stops() next.
-  static Wake wait_condition(TaskControl& self, const char* call, const Condition& condition) noexcept;
+  static Wake wait_condition(TaskControl& self, const char* call, const Condition& condition);
   static void join(TaskControl& self, std::uint32_t id);
   /// Waits until the flag has reached `count` (Watch). False: the machine stops, see stops().
   static bool wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count);

@@ -12,7 +12,13 @@ namespace aplib::api {
 TaskControl& task(const char* call) { return self_or_throw(call); }
 
 Wake wait(TaskControl& self, const char* call, Condition& condition) {
-  const Wake how = Processor::wait_condition(self, call, condition);
+  Wake how{};
+  try {
+    how = Processor::wait_condition(self, call, condition);
+  } catch (...) {
+    condition.let_go();
+    throw;
+  }
   if (how == Wake::stopping) [[unlikely]] {
     condition.let_go();
     static_cast<void>(self.cell->processor->stops());

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 
@@ -213,9 +214,11 @@ void ModuleNetwork::poll_if_due() {
 void ModuleNetwork::wait(std::optional<std::chrono::nanoseconds> timeout) noexcept {
   try {
     module_.wait(timeout);
-  } catch (const std::exception& error) {
-    domain_.fail(static_cast<int>(ExitStatus::peer_lost),
-                 fmt::format("the network cannot be waited for: {}", error.what()));
+  } catch (const std::exception& error) {  // perhaps that there is no memory, so this takes none
+    std::array<char, Domain::failure_bytes> text;
+    const auto* const end =
+        fmt::format_to_n(text.data(), text.size(), "the network cannot be waited for: {}", error.what()).out;
+    domain_.fail(static_cast<int>(ExitStatus::peer_lost), {text.data(), end});
   }
 }
 
@@ -456,9 +459,11 @@ void ModuleNetwork::all_ended() noexcept {
   tell_status();
   const std::lock_guard lock(starts_mutex);
   if (domain_.live_cells.load(std::memory_order_acquire) != 0) return;  // acquire: a program was started meanwhile
-  ByteWriter note = begin_note(NoteKind::all_ended);
-  note.number(starts.load(std::memory_order_relaxed));  // relaxed: changed under the mutex
-  process_.supervisor->send_note(note.bytes());
+  domain_.guarded([this] {
+    ByteWriter note = begin_note(NoteKind::all_ended);
+    note.number(starts.load(std::memory_order_relaxed));  // relaxed: changed under the mutex
+    process_.supervisor->send_note(note.bytes());
+  });
 }
 
 void ModuleNetwork::remote_cell_ended(std::uint32_t cell, const CellEnd& end) {
@@ -505,9 +510,11 @@ void ModuleNetwork::tell_status() noexcept {
 void ModuleNetwork::tell_status_alone() noexcept {
   status_due_.store(false, std::memory_order_relaxed);  // relaxed: under the mutex
   status_told_ = Clock::now();
-  ByteWriter note = begin_note(NoteKind::status);
-  note.number(own_status_.load(std::memory_order_relaxed));  // relaxed: the same
-  process_.supervisor->send_note(note.bytes());
+  domain_.guarded([this] {
+    ByteWriter note = begin_note(NoteKind::status);
+    note.number(own_status_.load(std::memory_order_relaxed));  // relaxed: the same
+    process_.supervisor->send_note(note.bytes());
+  });
 }
 
 void ModuleNetwork::other_status(std::uint32_t process, std::uint64_t status) noexcept {

@@ -284,8 +284,9 @@ std::uint64_t OneSidedNetwork::fetch(TaskControl& self, const char* call, const 
 std::uint64_t OneSidedNetwork::open_request(const Request& request) {
   const std::lock_guard lock(requests_mutex_);
   if (free_requests_.empty()) {
-    free_requests_.push_back(static_cast<std::uint32_t>(requests_.size()));
     requests_.emplace_back();
+    free_requests_.reserve(requests_.capacity());  // so that close_request() does not throw
+    free_requests_.push_back(static_cast<std::uint32_t>(requests_.size() - 1));
   }
   const std::uint32_t index = free_requests_.back();
   free_requests_.pop_back();
@@ -314,7 +315,7 @@ void OneSidedNetwork::close_request(Request& request, std::uint64_t id) noexcept
   ++request.use;
   expected_bytes_[request.process].fetch_sub(request.blocks.bytes * request.blocks.count,
                                              std::memory_order_relaxed);    // relaxed: a measure
-  free_requests_.push_back(static_cast<std::uint32_t>(id & 0xffff'ffffU));  // its place was made by open_request()
+  free_requests_.push_back(static_cast<std::uint32_t>(id & 0xffff'ffffU));  // reserved by open_request()
 }
 
 // ---------------------------------------------------------------- what other processes ask for
