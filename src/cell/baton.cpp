@@ -106,7 +106,7 @@ void Baton::leave() noexcept {
   TaskControl& self = *processor_.running();
   if (turns_.has_waits() && ++leaves_ % leaves_per_look == 0) processor_.look_around();
   if (&self != &main_) {
-    free_guests_.push_back(static_cast<Guest*>(&self));
+    free_guests_.push_back(static_cast<Guest*>(&self));  // reserved by free_guest()
     --calls_;
   }
   processor_.running_.store(&main_, std::memory_order_relaxed);  // relaxed: it has been there

@@ -301,7 +301,7 @@ void PendingCalls::add(PendingCall& call) {
 }
 
 void PendingCalls::add_brief(PendingCall& call) noexcept {
-  calls_.push_back(&call);
+  calls_.push_back(&call);  // reserved by make_room()
   call.request_.is_pending = true;
 }
 

@@ -155,7 +155,7 @@ void* Rank::handle_of_number(int number) const noexcept {
 
 void Rank::forget_number(Object& object) noexcept {
   numbered_[static_cast<std::size_t>(object.number_) - predefined_end] = nullptr;
-  free_numbers_.push_back(std::exchange(object.number_, 0));
+  free_numbers_.push_back(std::exchange(object.number_, 0));  // reserved by number_of()
 }
 
 // ---------------------------------------------------------------- begin and end

@@ -52,7 +52,7 @@ class StackPool {
 #if APLIB_ASAN
     __asan_poison_memory_region(stack.low, stack.bytes());  // also the control block of the task that was there
 #endif
-    free_.push_back(stack);  // grow() has made room for all
+    free_.push_back(stack);  // reserved by grow()
   }
 
   [[nodiscard]] std::size_t stack_bytes() const noexcept { return stack_bytes_; }

@@ -104,6 +104,28 @@ CASES = [
         0,
         "",
     ),
+    (
+        shape_rules.check_noexcept,
+        {
+            "src/a.cpp": "void f() noexcept {\n  a.push_back(1);\n}\n"
+            "void A::g(int b) const noexcept {\n  if (b) list->emplace(1, 2);\n}\n",
+            "src/a.hpp": "class A {\n  void f() noexcept { a.insert(1); }\n};\n",
+        },
+        3,
+        "src/a.cpp:5",
+    ),
+    (
+        shape_rules.check_noexcept,
+        {
+            "src/a.cpp": "void f() {\n  a.push_back(1);\n}\n"
+            "void g() noexcept(false) {\n  a.push_back(1);\n}\n"
+            "void h() noexcept {\n  a.push_back(1);  // reserved by f()\n  push_back(1);  // a.push_back(1)\n"
+            "  try {\n    a.push_back(1);\n  } catch (...) {\n  }\n}\n",
+            "tests/a.cpp": "void f() noexcept {\n  a.push_back(1);\n}\n",
+        },
+        0,
+        "",
+    ),
     (shape_rules.check_functions, {"src/a.cpp": "void f() {\n" + "  g();\n" * 70 + "}\n"}, 0, ""),
     (
         shape_rules.check_functions,

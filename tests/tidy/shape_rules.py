@@ -81,9 +81,9 @@ BEFORE_HEAD = re.compile(r"^$|.*[;{}]$|\s*(?:#|//|/\*|\*|public:|private:|protec
 
 
 def functions(text):
-    """(line, name, lines of the body) of the functions in formatted C and C++: what begins at most 4 columns in,
-    holds a parameter list and ends with a brace, up to the brace at the same depth. Programs in raw strings do not
-    count."""
+    """(line, name, head, body) of the functions in formatted C and C++: what begins at most 4 columns in, holds a
+    parameter list and ends with a brace, up to the brace at the same depth. The body is its lines, without those of
+    programs in raw strings."""
     lines = RAW_STRING.sub(lambda match: '""' + f"\n{TEXT}" * match[0].count("\n"), text).split("\n")
     for number, line in enumerate(lines):
         if not line.endswith("{") or "//" in line:
@@ -99,18 +99,54 @@ def functions(text):
         test = re.match(r"\s*TEST\w*\((\w+), (\w+)\)", head)
         for end in range(number + 1, len(lines)):
             if lines[end].startswith(indent + "}"):
-                count = sum(TEXT not in body for body in lines[number + 1 : end])
-                yield begin + 1, f"{test[1]}.{test[2]}" if test else name[1], count
+                body = [(place + 1, lines[place]) for place in range(number + 1, end) if TEXT not in lines[place]]
+                yield begin + 1, f"{test[1]}.{test[2]}" if test else name[1], head, body
                 break
 
 
 def check_functions(repository, _):
     complaints = []
     for path in repository.cxx():
-        for line, name, count in functions(repository.text(path)):
-            if count > FUNCTION_LINES_MAX and (str(path), name) not in LONG_FUNCTIONS:
+        for line, name, _, body in functions(repository.text(path)):
+            if len(body) > FUNCTION_LINES_MAX and (str(path), name) not in LONG_FUNCTIONS:
                 complaints.append(
-                    f"{path}:{line}: {name} has {count} lines, the limit is {FUNCTION_LINES_MAX}; give its steps names"
-                    " of their own"
+                    f"{path}:{line}: {name} has {len(body)} lines, the limit is {FUNCTION_LINES_MAX}; give its steps"
+                    " names of their own"
+                )
+    return complaints
+
+
+NOEXCEPT = re.compile(r"\) (?:const )?noexcept\b(?! ?\()")
+SHORT_NOEXCEPT = re.compile(r"\) (?:const )?noexcept (?:override )?\{.*\}")
+GROWS = re.compile(r"(?:\.|->)(?:push_back|emplace_back|emplace|try_emplace|insert)\(")
+
+
+def check_noexcept(repository, _):
+    """What grows a container may find no memory, and then ends the process in a function that is noexcept. Room is
+    reserved beforehand, where it may fail; "reserved" on the line says so, and where. Or a try catches it."""
+    complaints = []
+    for path in repository.cxx():
+        if path.parts[0] != "src":
+            continue
+        suspects = [
+            (number, line)
+            for number, line in enumerate(repository.text(path).split("\n"), 1)
+            if SHORT_NOEXCEPT.search(line)
+        ]
+        for _, _, head, body in functions(repository.text(path)):
+            catches = None  # the indent of a try around the line
+            for number, line in body if NOEXCEPT.search(head) else []:
+                indent = len(line) - len(line.lstrip())
+                if catches is None and line.endswith(" try {"):
+                    catches = indent
+                elif indent == catches:
+                    catches = None
+                elif catches is None:
+                    suspects.append((number, line))
+        for number, line in sorted(set(suspects)):
+            if GROWS.search(line.split("//")[0]) and "reserved" not in line:
+                complaints.append(
+                    f"{path}:{number}: may find no memory, in a function that is noexcept; reserve room where that may"
+                    ' fail, and say "reserved by ..." on the line, or catch it'
                 )
     return complaints

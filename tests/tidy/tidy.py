@@ -25,6 +25,7 @@ def main():
         "headers": compile_headers.check_headers,
         "layers": layers.check_layers,
         "licence": text_rules.check_licence,
+        "noexcept": shape_rules.check_noexcept,
         "pairs": shape_rules.check_pairs,
         "paths": name_rules.check_paths,
         "readme": text_rules.check_readme,

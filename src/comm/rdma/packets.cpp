@@ -604,7 +604,7 @@ RdmaModule::Impl::Operation* RdmaModule::Impl::take_operation() {
 void RdmaModule::Impl::give_operation(Operation* operation) noexcept {
   operation->local.reset();
   operation->out = false;
-  free_operations_.push_back(operation);
+  free_operations_.push_back(operation);  // reserved by take_operation()
 }
 
 // How two processes prove to each other that they belong to the job, in packets: the bytes are those of a

@@ -38,7 +38,7 @@ class PacketBuffers {
 
   /// Null: all are taken, or there is no memory.
   [[nodiscard]] Buffer* take() noexcept;
-  void give(Buffer* buffer) noexcept { free_.push_back(buffer); }
+  void give(Buffer* buffer) noexcept { free_.push_back(buffer); }  // reserved by more()
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   void clear() noexcept;
 

@@ -47,7 +47,7 @@ class Reports {
     {
       const std::lock_guard hold(mutex_);
       --expected_;
-      memory_.push_back(report);
+      memory_.push_back(report);                    // reserved by expect_memory()
       any_.store(true, std::memory_order_relaxed);  // relaxed: under the mutex, else a hint
     }
     bell_.ring_if_armed();

@@ -78,7 +78,7 @@ bool OpenMemory::conceal(const MemoryKey& key) noexcept {
   std::uint64_t token = words->token;
   // The default order puts the removal before the look at what others have begun. It pairs with access().
   if (!block_.openings[words->place].compare_exchange_strong(token, 0)) return false;
-  free_.push_back(words->place);
+  free_.push_back(words->place);  // reserved by open()
   return true;
 }
 

@@ -265,7 +265,7 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
     return error;
   }
   thread->id = *id;
-  threads->all.push_back(thread.release());  // the thread's own
+  threads->all.push_back(thread.release());  // the thread's own; reserved above
   return 0;
 }
 
