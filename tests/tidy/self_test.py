@@ -78,6 +78,9 @@ CASES = [
         1,
         "src/a.cpp:1",
     ),
+    (text_rules.check_fences, {"a.md": "```\nx\n```\n\n```sh\nx\n```\n"}, 0, ""),
+    (text_rules.check_fences, {"a.md": "x\n```\ny ```\n\nz\n"}, 2, "a.md:3: ``` beside text"),
+    (text_rules.check_fences, {"a.md": "x\n```\ny\n```\n```\nz\n"}, 1, "a.md:5: the block"),
     (
         shape_rules.check_size,
         {"include/a.hpp": "\n" * 301, "src/a.hpp": "\n" * 300, "src/a.cpp": "\n" * 901},

@@ -128,6 +128,27 @@ def check_width(repository, _):
     return complaints
 
 
+def check_fences(repository, _):
+    """A line of ``` that joins its neighbour makes code of all the text behind it: for readers, and for these rules."""
+    complaints = []
+    for path in repository.files:
+        if path.suffix != ".md":
+            continue
+        opened = None
+        for number, line in enumerate(repository.text(path).splitlines(), 1):
+            if "```" not in line:
+                continue
+            if not re.fullmatch(r" *```[\w+-]*" if opened is None else r" *```", line):
+                complaints.append(f"{path}:{number}: ``` beside text; it begins or ends a block on a line of its own")
+            elif opened is None:
+                opened = number
+            else:
+                opened = None
+        if opened is not None:
+            complaints.append(f"{path}:{opened}: the block that begins here does not end; close it by ```")
+    return complaints
+
+
 def check_words(repository, _):
     complaints = []
     cxx = set(repository.cxx())

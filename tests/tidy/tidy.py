@@ -18,6 +18,7 @@ import text_rules
 
 def main():
     rules = {
+        "fences": text_rules.check_fences,
         "files": shape_rules.check_files,
         "format": text_rules.check_format,
         "functions": shape_rules.check_functions,
