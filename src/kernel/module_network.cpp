@@ -23,6 +23,8 @@ constexpr std::uint64_t polls_per_clock_look = 32;
 constexpr auto room_sleep = std::chrono::milliseconds(1);
 constexpr auto status_pause = std::chrono::milliseconds(1);  // between two notes of status words
 
+constexpr const char* no_such_group = "a collective of cells that are not here";
+
 /// Whose body may be large.
 bool is_one_sided(const comm::Label& label) noexcept {
   return label.kind == static_cast<std::uint32_t>(FrameKind::put) ||
@@ -179,7 +181,11 @@ void ModuleNetwork::wait_while_it_takes(TaskControl& self, std::uint32_t process
 }
 
 void ModuleNetwork::send_exchange(std::uint32_t process, std::span<const std::byte> frame) {
-  post(process, FrameKind::exchange, {}, frame);
+  const auto [scope, index] = Exchange::group_of(frame);
+  comm::Label label;
+  label.cell = index;
+  label.extra = static_cast<std::uint32_t>(scope);
+  post(process, FrameKind::exchange, label, frame);
 }
 
 bool ModuleNetwork::poll() {
@@ -364,15 +370,18 @@ std::byte* ModuleNetwork::large_begin(comm::Peer from, const comm::Label& label,
   if (ended_) return nullptr;
   PeerState& peer = peers_[from];
   try {
+    // The length is the peer's word: memory is taken as the bytes come, for it is not written before.
+    const auto make_body = [&] {
+      peer.body = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      return peer.body.get();
+    };
     if (label.kind == static_cast<std::uint32_t>(FrameKind::exchange)) {
-      peer.exchange.resize(bytes);
-      return peer.exchange.data();
+      if (exchange_of(label.extra, label.cell) != nullptr) return make_body();
+      nonsense(from, no_such_group);
+      return nullptr;
     }
     if (is_one_sided(label)) {
-      if (domain_.stopping.load(std::memory_order_acquire)) {  // acquire: pairs with stop()
-        peer.exchange.resize(bytes);                           // nobody wants it any more
-        return peer.exchange.data();
-      }
+      if (domain_.stopping.load(std::memory_order_acquire)) return make_body();  // acquire: pairs with stop()
       std::byte* place = one_sided_.large_begin(from, label, bytes);
       peer.lands = place != nullptr;
       return place;
@@ -396,9 +405,9 @@ void ModuleNetwork::end_large(comm::Peer from, const comm::Label& label, std::si
   if (ended_) return;
   if (label.kind == static_cast<std::uint32_t>(FrameKind::exchange)) {
     if (!complete) return;  // the module may still write there
-    receive_exchange(from, peer.exchange);
+    receive_exchange(from, {peer.body.get(), bytes});
     count_received();
-    peer.exchange = {};
+    peer.body.reset();
     return;
   }
   const bool landed = std::exchange(peer.lands, false);
@@ -411,18 +420,19 @@ void ModuleNetwork::end_large(comm::Peer from, const comm::Label& label, std::si
   count_received();
 }
 
+Exchange* ModuleNetwork::exchange_of(std::uint32_t scope, std::uint32_t index) noexcept {
+  if (scope > static_cast<std::uint32_t>(Scope::last)) return nullptr;
+  if (static_cast<Scope>(scope) == Scope::all) return index == 0 ? domain_.all.exchange : nullptr;
+  const std::vector<Group>& lines = static_cast<Scope>(scope) == Scope::row ? domain_.rows : domain_.columns;
+  return index < lines.size() ? lines[index].exchange : nullptr;
+}
+
 void ModuleNetwork::receive_exchange(comm::Peer from, std::span<const std::byte> body) {
   const auto [scope, index] = Exchange::group_of(body);
-  Group* group = nullptr;
-  if (scope == Scope::all) {
-    group = index == 0 ? &domain_.all : nullptr;
-  } else {
-    std::vector<Group>& lines = scope == Scope::row ? domain_.rows : domain_.columns;
-    group = index < lines.size() ? &lines[index] : nullptr;
-  }
-  if (group == nullptr || group->exchange == nullptr) return nonsense(from, "a collective of cells that are not here");
+  Exchange* const exchange = exchange_of(static_cast<std::uint32_t>(scope), index);
+  if (exchange == nullptr) return nonsense(from, no_such_group);
   try {
-    group->exchange->receive(body);
+    exchange->receive(body);
   } catch (const Error& error) {
     nonsense(from, error.what());
   }

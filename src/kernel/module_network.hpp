@@ -33,7 +33,7 @@ namespace aplib {
 enum class FrameKind : std::uint32_t {
   message = 1,  ///< Label: as in a ring's entry.
   cell_ended,   ///< Label: cell. Body: CellEnd.
-  exchange,     ///< Body: cell/collectives.hpp.
+  exchange,     ///< Label: its group, by scope (extra) and index (cell). Body: cell/collectives.hpp.
   put,          ///< These: one_sided_network.hpp.
   put_blocks,
   get,
@@ -184,7 +184,7 @@ class ModuleNetwork final : public Network, public comm::Receiver {
     bool lost = false;
     bool lands = false;  ///< A large put or reply is under way, to memory that the program knows.
     LargeArrival large;
-    std::vector<std::byte> exchange;  ///< Body of a large frame of a collective.
+    std::unique_ptr<std::byte[]> body;  ///< Of a large frame: of a collective, or one that nobody wants any more.
   };
 
   void poll_alone();  // under poll_mutex_
@@ -197,6 +197,8 @@ class ModuleNetwork final : public Network, public comm::Receiver {
   void take_frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body);
   void take_message(const comm::Label& label, std::span<const std::byte> body);
   void end_large(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete);
+  /// Of the group, if cells here and elsewhere take part; else null. Of any numbers.
+  [[nodiscard]] Exchange* exchange_of(std::uint32_t scope, std::uint32_t index) noexcept;
   void receive_exchange(comm::Peer from, std::span<const std::byte> body);
 
   Domain& domain_;

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "aplib/aplib.hpp"
 #include "cell/matching.hpp"
 #include "fed_module.hpp"
+#include "machines.hpp"
 
 namespace aplib {
 namespace {
@@ -72,6 +74,62 @@ INSTANTIATE_TEST_SUITE_P(Frames, MessageOfNoCell,
                                          NoCell{"far_behind", 0x1'ffff, false, true},
                                          NoCell{"of_our_own", 1, false, true}),
                          [](const testing::TestParamInfo<NoCell>& info) { return std::string(info.param.name); });
+
+/// What happens to a large frame of a collective, of which the head alone comes.
+struct LargeExchange {
+  bool is_refused = false;
+  std::uint64_t grown_bytes = 0;  ///< Of memory, by that alone.
+  Report report;
+};
+
+LargeExchange begin_large_exchange(std::uint32_t scope, std::uint32_t index, std::size_t bytes) {
+  LargeExchange outcome;
+  FedProcess process;
+  std::atomic<bool> goes{false};
+  std::atomic<bool> came{false};
+  process.module.feed = [&](comm::Receiver& receiver) {
+    if (!goes || came) return false;
+    comm::Label label;
+    label.kind = static_cast<std::uint32_t>(FrameKind::exchange);
+    label.cell = index;
+    label.extra = scope;
+    const std::uint64_t before = testing_support::resident_bytes();
+    outcome.is_refused = receiver.large_begin(0, label, bytes) == nullptr;
+    const std::uint64_t now = testing_support::resident_bytes();
+    outcome.grown_bytes = now > before ? now - before : 0;
+    came = true;
+    return true;
+  };
+  outcome.report = process.run([&] {
+    goes = true;
+    while (!came) this_task::yield();
+    if (outcome.is_refused) static_cast<void>(receive());  // the machine stops
+  });
+  return outcome;
+}
+
+TEST(LargeCollectiveFrames, OfGroupsThatAreNotHereAreRefused) {
+  // Too much to allocate, so that an error says so where it is tried.
+  constexpr std::size_t bytes = std::size_t{1} << 50;
+  constexpr auto row = static_cast<std::uint32_t>(Scope::row);
+  constexpr auto column = static_cast<std::uint32_t>(Scope::column);
+  constexpr auto all = static_cast<std::uint32_t>(Scope::all);
+  // The machine has one row of two cells, and so no column with cells elsewhere.
+  for (const auto& [scope, index] : std::vector<std::pair<std::uint32_t, std::uint32_t>>{
+           {all, 1}, {row, 1}, {column, 0}, {column, 1}, {77, 0}, {~0U, 0}, {0x100 + all, 0}}) {
+    const LargeExchange outcome = begin_large_exchange(scope, index, bytes);
+    EXPECT_TRUE(outcome.is_refused);
+    expect_nonsense(outcome.report, "a collective of cells that are not here");
+  }
+}
+
+TEST(LargeCollectiveFrames, TakeNoMemoryBeforeTheirBytesCome) {
+  constexpr std::size_t bytes = std::size_t{512} << 20;
+  const LargeExchange outcome = begin_large_exchange(static_cast<std::uint32_t>(Scope::all), 0, bytes);
+  EXPECT_FALSE(outcome.is_refused);
+  EXPECT_LT(outcome.grown_bytes, bytes / 2);
+  EXPECT_EQ(outcome.report.exit_status, 0) << outcome.report.reason;
+}
 
 }  // namespace
 }  // namespace aplib
