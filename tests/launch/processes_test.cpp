@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
 // Ordinary processes as the cells of a machine: programs of MPI that no cell can load.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
+#include "guard.hpp"
 #include "nodes.hpp"
 
 namespace aplib::test {
@@ -32,6 +37,13 @@ class RanksAsProcesses : public ::testing::Test {
 
   Folder folder_;
 };
+
+/// The process that the node has started for its cell.
+pid_t kept_by(pid_t node) {
+  std::vector<pid_t> children = children_of(node);
+  std::erase(children, testing_support::guard_of(node));
+  return children.at(0);
+}
 
 TEST_F(RanksAsProcesses, AreTheRanksOfOneWorld) {
   for (const std::string count : {"2", "4"}) {
@@ -185,7 +197,7 @@ TEST_F(RanksAsProcesses, EndThoughTheyWriteWithoutEnd) {
   Process process({.arguments = {APRUN_PROGRAM, "-n", "1", endless}});
   ASSERT_TRUE(process.wait_for("x\n"));
   const pid_t node = nodes_of(process.pid(), 1).at(0);
-  const pid_t kept = children_of(node).at(0);
+  const pid_t kept = kept_by(node);
   const std::vector<pid_t> left = children_of(kept);
   process.signal(SIGINT);
   EXPECT_EQ(process.wait().status, 128 + SIGINT);
@@ -197,7 +209,7 @@ TEST_F(RanksAsProcesses, ThatAreStoppedAreToldOf) {
   Process process({.arguments = {"/bin/sh", "-c", "exec \"$0\" --processes -n 2 \"$1\" waits 2>&1", APRUN_PROGRAM,
                                  PROCESS_PROGRAM}});
   ASSERT_TRUE(process.wait_for("rank 0 waits") && process.wait_for("rank 1 waits"));
-  const pid_t kept = children_of(nodes_of(process.pid(), 2).at(1)).at(0);
+  const pid_t kept = kept_by(nodes_of(process.pid(), 2).at(1));
   ASSERT_EQ(::kill(kept, SIGSTOP), 0);
   ASSERT_TRUE(process.wait_for("aprun: cell 1: process " + std::to_string(kept) + " is stopped by a signal"));
   ASSERT_EQ(::kill(kept, SIGCONT), 0);
@@ -211,11 +223,37 @@ TEST_F(RanksAsProcesses, EndWithTheLauncher) {
     ASSERT_TRUE(process.wait_for("rank 0 waits") && process.wait_for("rank 1 waits"));
     const auto nodes = nodes_of(process.pid(), 2);
     std::vector<pid_t> kept;
-    for (const pid_t node : nodes) kept.push_back(children_of(node).at(0));
+    for (const pid_t node : nodes) kept.push_back(kept_by(node));
     process.signal(signal);
     EXPECT_EQ(process.wait().status, 128 + signal);
     for (const pid_t node : nodes) wait_gone(node);
     for (const pid_t each : kept) wait_gone(each);
+  }
+}
+
+// Each has the FIFO open while it lives. Some have groups of their own.
+TEST_F(RanksAsProcesses, LeaveNothingThatTheyHaveStartedWhenANodeOrTheLauncherIsKilled) {
+  const std::string fifo = folder_ / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), S_IRUSR | S_IWUSR), 0);
+  const std::string program = script("program", "#!/bin/bash\nset -m\nexec 9> '" + fifo +
+                                                    "'\n(sleep 300) &\ntimeout 300 sleep 300 &\n"
+                                                    "set +m\n(trap '' TERM; sleep 300) &\necho ready\nwait\n");
+  for (const int signal : {SIGTERM, SIGKILL, SIGABRT, SIGQUIT}) {
+    for (const bool is_of_node : {false, true}) {
+      const os::UniqueFd reader(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+      Process process({.arguments = {"/bin/sh", "-c", "ulimit -c 0; exec \"$0\" --processes --tag-output -n 2 \"$1\"",
+                                     APRUN_PROGRAM, program}});
+      ASSERT_TRUE(process.wait_for("[0] ready") && process.wait_for("[1] ready"));
+      if (is_of_node) {
+        ASSERT_EQ(::kill(nodes_of(process.pid(), 2).at(1), signal), 0);
+      } else {
+        process.signal(signal);
+      }
+      EXPECT_NE(process.wait().status, 0);
+      pollfd left{reader.get(), POLLIN, 0};
+      constexpr int patience_ms = 60000;
+      ASSERT_EQ(::poll(&left, 1, patience_ms), 1) << "signal " << signal << (is_of_node ? " to a node" : " to aprun");
+    }
   }
 }
 

@@ -124,14 +124,18 @@ def run_tests(apcc, sources, folder):
 
 def processes():
     """{pid: command line} of all living processes that this script can see, except itself, process 1 and kernel
-    threads. In an enclosed script these are the processes that are left over."""
+    threads. In an enclosed script these are the processes that are left over. Guards of APlib, whose command lines are
+    those of their makers, have their names before these."""
     found = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or int(folder.name) in (1, os.getpid()):
             continue
         try:
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            name, _, numbers = (folder / "stat").read_text().rpartition(")")
+            state = numbers.split()[0]
             line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            if line and name.endswith("(aprun-guard"):
+                line = f"aprun-guard of {line}"
             if state not in "ZX" and line:
                 found[int(folder.name)] = line
         except (FileNotFoundError, ProcessLookupError):

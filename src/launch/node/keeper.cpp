@@ -99,7 +99,7 @@ bool is_stopped(long process) {
 Keeper::Keeper(wire::Connection& connection, NodeSink& sink, std::uint32_t cell, wire::Welcome welcome)
     : connection_(connection), sink_(sink), cell_(cell), welcome_(std::move(welcome)) {}
 
-void Keeper::start(const RunText& text, const std::vector<std::string>& files) {
+void Keeper::start(const RunText& text, const std::vector<std::string>& files, start::Guard& guard) {
   const std::string name = random_name();
   listener_ = listen_at(name);
   ::setenv(join_variable, name.c_str(), 1);
@@ -116,13 +116,15 @@ void Keeper::start(const RunText& text, const std::vector<std::string>& files) {
   child_.emplace(start::Child::Command{.argv = run.arguments_of ? run.arguments_of(cell_) : run.arguments,
                                        .file = file_of(run.file, program.name),
                                        .folder = folder,
-                                       .input = input});
-  group_ = child_->pid();
+                                       .input = input,
+                                       .guard = &guard});
+  session_ = child_->pid();
   child_->close_input();
 }
 
 wire::Finished Keeper::run(const RunText& text, const std::vector<std::string>& files) {
-  start(text, files);
+  start::Guard guard;  // should this node be killed
+  start(text, files, guard);
   std::optional<int> status;
   while (!status) {
     wait();
@@ -145,7 +147,7 @@ wire::Finished Keeper::run(const RunText& text, const std::vector<std::string>& 
   }
   const bool failed = !why.empty() && status.value_or(0) == 0;
   const int result = failed ? static_cast<int>(ExitStatus::peer_lost) : status.value_or(0);
-  group_ = 0;
+  session_ = 0;
   child_.reset();
   sink_.ended(cell_, result);
   return {result, why, {result}};
@@ -328,8 +330,7 @@ void Keeper::end() noexcept {
 }
 
 void Keeper::kill() noexcept {
-  const pid_t group = group_.load();
-  if (group != 0) ::kill(-group, SIGKILL);
+  if (const pid_t session = session_.load(); session != 0) start::signal_session(session, SIGKILL);
 }
 
 void Keeper::end_by_and_by() {

@@ -36,14 +36,14 @@ class Keeper {
   bool pass_on(wire::MessageType type, std::span<const std::byte> body);
   /// Ends the process, soon by force. Any thread.
   void end() noexcept;
-  /// At once, with all of its group: the node is about to end itself. Any thread.
+  /// At once, with all of its session: the node is about to end itself. Any thread.
   void kill() noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
   enum class Member : std::uint8_t { none, joined, left, lost };
 
-  void start(const RunText& text, const std::vector<std::string>& files);
+  void start(const RunText& text, const std::vector<std::string>& files, start::Guard& guard);
   void wait();
   void take_output(start::Child::Stream stream);
   void welcome_member();
@@ -63,8 +63,8 @@ class Keeper {
   os::EventFd wake_;
   std::atomic<bool> ends_{false};
   os::UniqueFd listener_;
-  std::atomic<pid_t> group_{0};  // of the process, while it runs
-  std::mutex mutex_;             // of the socket, for who writes there
+  std::atomic<pid_t> session_{0};  // of the process, while it runs
+  std::mutex mutex_;               // of the socket, for who writes there
   os::UniqueFd socket_;
   wire::Bytes unsent_;  // that it has not taken yet
 

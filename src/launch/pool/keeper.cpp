@@ -406,7 +406,7 @@ void HostKeeper::reap() {
       ++run;
       continue;
     }
-    ::kill(-run->group, SIGKILL);  // its number names its group until it is waited for
+    start::signal_session(run->group, SIGKILL);  // its number names its session until it is waited for
     int status = 1;
     ::waitpid(run->group, &status, 0);
     say(run->words.get(),
@@ -425,7 +425,7 @@ void HostKeeper::look_at_runs() {
     if (!run.was_told) {
       tell_to_end(run);
     } else {
-      ::kill(-run.group, SIGKILL);
+      start::signal_session(run.group, SIGKILL);
       run.patience = now + grace;
     }
   }
@@ -434,8 +434,8 @@ void HostKeeper::look_at_runs() {
 void HostKeeper::tell_to_end(Run& run) {
   run.was_told = true;
   run.patience = Clock::now() + grace;
-  ::kill(-run.group, SIGTERM);
-  ::kill(-run.group, SIGCONT);  // a stopped one takes no other signal
+  start::signal_session(run.group, SIGTERM);
+  start::signal_session(run.group, SIGCONT);  // a stopped one takes no other signal
 }
 
 void HostKeeper::end_all() {

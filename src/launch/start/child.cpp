@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "launch/start/child.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -11,10 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -92,6 +95,36 @@ void become_standard(int descriptor, int number) noexcept {
   what.error = errno;
   [[maybe_unused]] const ssize_t written = ::write(failure.writer.get(), &what, sizeof what);
   ::_exit(127);
+}
+
+/// Calls `what` with the number and the session of each process of this host. Async-signal-safe, so not readdir().
+template <class What>
+void each_process(What&& what) noexcept {
+  const int folder = ::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  alignas(dirent64) std::array<char, 4096> entries;
+  for (ssize_t bytes = 1; folder >= 0 && bytes > 0;) {
+    bytes = ::syscall(SYS_getdents64, folder, entries.data(), entries.size());
+    for (ssize_t at = 0; at < bytes;) {
+      const auto* const entry = reinterpret_cast<const dirent64*>(entries.data() + at);
+      at += entry->d_reclen;
+      pid_t process = 0;
+      for (const char* digit = entry->d_name; *digit >= '0' && *digit <= '9'; ++digit)
+        process = 10 * process + (*digit - '0');
+      if (process > 0) what(process, ::getsid(process));
+    }
+  }
+  if (folder >= 0) ::close(folder);
+}
+
+/// To all processes of these sessions. Those that have left the leader's group, as a shell with job control and
+/// timeout(1) have it, get SIGKILL by their groups, which leaves no time to fork, and other signals once each.
+void signal_sessions(std::span<const pid_t> leaders, int number) noexcept {
+  for (const pid_t leader : leaders) ::kill(-leader, number);
+  each_process([&](pid_t process, pid_t session) {
+    if (std::ranges::find(leaders, session) == leaders.end()) return;
+    if (const pid_t group = ::getpgid(process); group > 1 && group != session)
+      ::kill(number == SIGKILL ? -group : process, number);
+  });
 }
 
 int open_end(pid_t pid) {
@@ -182,8 +215,10 @@ std::string read_some(os::UniqueFd& descriptor) {
   return {};
 }
 
+void signal_session(pid_t leader, int number) noexcept { signal_sessions({&leader, 1}, number); }
+
 void Child::signal(int number) const noexcept {
-  if (!status_) ::kill(-pid_, number);
+  if (!status_) signal_session(pid_, number);
 }
 
 std::optional<int> Child::ended() {
@@ -191,11 +226,11 @@ std::optional<int> Child::ended() {
   siginfo_t info{};
   const int rc = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
   if (rc == 0 && info.si_pid == 0) return std::nullopt;
-  // The child's number names its group until it is waited for.
-  if (!leaves_some_ || info.si_code != CLD_EXITED) ::kill(-pid_, SIGKILL);
+  // The child's number names its session until it is waited for.
+  if (!leaves_some_ || info.si_code != CLD_EXITED) signal_session(pid_, SIGKILL);
   int status = 0;
   if (rc != 0 || ::waitpid(pid_, &status, 0) != pid_) {
-    status_ = 1;  // another waitpid() has taken its status
+    status_ = 1;  // another wait has taken its status
   } else {
     was_killed_ = WIFSIGNALED(status);
     status_ = was_killed_ ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -233,7 +268,7 @@ CommandEnd run_command(const std::vector<std::string>& argv, std::chrono::millis
 
 namespace {
 
-constexpr std::size_t groups_max = 16384;  // a machine's processes; what is beyond ends by the end of its input
+constexpr std::size_t sessions_max = 16384;  // a machine's processes; what is beyond ends by the end of its input
 
 void close_from(int first) {
 #if defined(SYS_close_range)
@@ -242,10 +277,25 @@ void close_from(int first) {
   for (int fd = first; fd < 65536; ++fd) ::close(fd);
 }
 
+/// Moves those sessions that have a process to the front. Returns how many there are.
+std::size_t keep_living(std::span<pid_t> leaders) noexcept {
+  static std::array<bool, sessions_max> lives;
+  for (std::size_t i = 0; i < leaders.size(); ++i) lives[i] = ::kill(-leaders[i], 0) == 0 || errno != ESRCH;
+  each_process([&](pid_t, pid_t session) {
+    const auto found = std::ranges::find(leaders, session);
+    if (found != leaders.end()) lives[static_cast<std::size_t>(found - leaders.begin())] = true;
+  });
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < leaders.size(); ++i) {
+    if (lives[i]) leaders[count++] = leaders[i];
+  }
+  return count;
+}
+
 // Runs in the guard, which is forked from a process with threads: it makes only async-signal-safe calls, and allocates
 // nothing.
 [[noreturn]] void stand_guard(int pipe) {
-  static std::array<pid_t, groups_max> groups;
+  static std::array<pid_t, sessions_max> leaders;
   std::size_t count = 0;
   ::setsid();
   ::prctl(PR_SET_NAME, "aprun-guard");
@@ -264,31 +314,23 @@ void close_from(int first) {
     if (got < 0) continue;
     if (word == 0) ::_exit(0);
     if (word > 0) {
-      if (count < groups.size()) groups[count++] = word;
+      if (count < leaders.size()) leaders[count++] = word;
       continue;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      if (groups[i] == -word) groups[i] = groups[--count];
+      if (leaders[i] == -word) leaders[i] = leaders[--count];
     }
   }
   remove_for_sudden_end();
-  for (std::size_t i = 0; i < count; ++i) {
-    ::kill(-groups[i], SIGTERM);
-    ::kill(-groups[i], SIGCONT);
-  }
+  const auto living = [&] { return std::span(leaders).first(count); };
+  for (const int number : {SIGTERM, SIGCONT}) signal_sessions(living(), number);
   constexpr int rounds = 50;
   for (int round = 0; round < rounds && count > 0; ++round) {
     const timespec pause{0, 20'000'000};
     ::nanosleep(&pause, nullptr);
-    for (std::size_t i = 0; i < count;) {
-      if (::kill(-groups[i], 0) != 0 && errno == ESRCH) {
-        groups[i] = groups[--count];
-      } else {
-        ++i;
-      }
-    }
+    count = keep_living(living());
   }
-  for (std::size_t i = 0; i < count; ++i) ::kill(-groups[i], SIGKILL);
+  signal_sessions(living(), SIGKILL);
   ::_exit(0);
 }
 
@@ -315,9 +357,9 @@ Guard::~Guard() {
   }
 }
 
-void Guard::watch(pid_t group) noexcept { tell(group); }
+void Guard::watch(pid_t leader) noexcept { tell(leader); }
 
-void Guard::forget(pid_t group) noexcept { tell(-group); }
+void Guard::forget(pid_t leader) noexcept { tell(-leader); }
 
 void Guard::tell(pid_t word) noexcept {
   if (!pipe_) return;

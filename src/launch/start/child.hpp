@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Child: a child process with pipes to its standard input and from its standard output and error. It has its own
-// session, so that it ends together with what it starts. Guard: a small process that ends the children of a launcher
-// that was killed.
+// session, so that it ends together with what it starts: all but daemons, which begin a session of their own. Guard: a
+// small process that ends the children of a process that was killed.
 #pragma once
 
 #include <sys/types.h>
@@ -29,7 +29,7 @@ class Child final : public Started {
     std::string file{};        ///< Empty: argv[0]. A name without a slash is looked for in PATH.
     std::string folder{};      ///< Empty: the current one.
     int input = -1;            ///< Descriptor of its standard input, instead of the pipe.
-    bool leaves_some = false;  ///< What it has started in its group may outlive it, unless it is killed.
+    bool leaves_some = false;  ///< What it has started in its session may outlive it, unless it is killed.
     Guard* guard = nullptr;    ///< Watches it from before it executes anything; the caller has it forget the process.
   };
   /// The process dies with the calling thread. Throws Error(failed) with the system's reason when it cannot be
@@ -50,7 +50,7 @@ class Child final : public Started {
   bool write(std::string& text) override { return !input_ || write_some(input_.get(), text); }
   void close_input() noexcept override { input_.reset(); }
   [[nodiscard]] std::string read(Stream stream) override { return read_some(outputs_[stream]); }
-  /// To the process and all processes of its session that have not left its group.
+  /// To all processes of its session.
   void signal(int number) const noexcept override;
   [[nodiscard]] std::optional<int> ended() override;
   /// It has ended by a signal, rather than with a status that looks so.
@@ -79,8 +79,11 @@ struct CommandEnd {
 /// Runs a command without input. Throws Error if it cannot be executed.
 [[nodiscard]] CommandEnd run_command(const std::vector<std::string>& argv, std::chrono::milliseconds patience);
 
-/// While it lives, a process "aprun-guard" waits at a pipe from the launcher. When that closes without a message, it
-/// sends SIGTERM to the groups that it watches, and SIGKILL to those that still exist a second later. Not thread safe.
+/// To all processes of the session that this process has begun. Async-signal-safe.
+void signal_session(pid_t leader, int number) noexcept;
+
+/// While it lives, a process "aprun-guard" waits at a pipe from its maker. When that closes without a message, it sends
+/// SIGTERM to the sessions that it watches, and SIGKILL to those that still exist a second later. Not thread safe.
 class Guard {
  public:
   /// Forks. If that fails there is no guard, and children end by themselves when their standard input does.
@@ -91,8 +94,8 @@ class Guard {
   Guard& operator=(const Guard&) = delete;
 
   /// Async-signal-safe. A child of the launcher's may call it, too.
-  void watch(pid_t group) noexcept;
-  void forget(pid_t group) noexcept;
+  void watch(pid_t leader) noexcept;
+  void forget(pid_t leader) noexcept;
 
  private:
   void tell(pid_t word) noexcept;
