@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -13,7 +14,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <future>
+#include <exception>
+#include <functional>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -25,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array watched{SIGINT, SIGTERM, SIGHUP};
-constexpr std::chrono::milliseconds farewell{500};  // for output: a reader that has stopped may hold it up
+constexpr timeval farewell{.tv_sec = 0, .tv_usec = 500'000};  // for output: a reader that has stopped may hold it up
 
 constexpr unsigned char demand_mark = 0xff;  // no signal's number
 constexpr unsigned char expect_mark = 0xfe;
@@ -39,11 +41,39 @@ struct sigaction before[watched.size()];
 char remains[sizeof(sockaddr_un::sun_path)];
 std::atomic<bool> has_remains{false};
 
+std::atomic<int> last_status{0};
+
+[[noreturn]] void end_at_once(int /*signal*/ = 0) {
+  remove_for_sudden_end();
+  ::_exit(last_status);
+}
+
+/// Ends the process after `words`, which may block for ever: a timer ends it, too. A thread for them is perhaps not to
+/// be had.
+[[noreturn]] void end_by_force(int status, const std::function<void()>& words) {
+  last_status = status;
+  struct sigaction action {};
+  action.sa_flags = SA_ONSTACK;
+  action.sa_handler = end_at_once;
+  ::sigaction(SIGALRM, &action, nullptr);
+  sigset_t alarm;
+  ::sigemptyset(&alarm);
+  ::sigaddset(&alarm, SIGALRM);
+  ::pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
+  const itimerval timer{.it_interval = {}, .it_value = farewell};
+  ::setitimer(ITIMER_REAL, &timer, nullptr);
+  try {
+    words();
+  } catch (const std::exception&) {  // no memory: the end counts
+  }
+  end_at_once();
+}
+
 void on_signal(int signal) {
   const int saved_errno = errno;
   if (signalled.exchange(true)) {
-    remove_for_sudden_end();
-    ::_exit(128 + signal);
+    last_status = 128 + signal;
+    end_at_once();
   }
   const auto number = static_cast<unsigned char>(signal);
   [[maybe_unused]] const ssize_t written = ::write(signal_pipe.load(), &number, 1);
@@ -156,15 +186,7 @@ void Watchdog::watch() {
       continue;
     } else if (status_) {
       // Some task neither waits nor calls the library, so it will not end by itself.
-      std::promise<void> said;
-      const std::future<void> done = said.get_future();
-      os::quiet_thread("aprun-farewell", [this, &said] {
-        actions_.last_words();
-        said.set_value();
-      }).detach();
-      done.wait_for(farewell);
-      remove_for_sudden_end();
-      ::_exit(*status_);
+      end_by_force(*status_, actions_.last_words);
     } else {
       status_ = timeout_status;
       actions_.stop(timeout_status, fmt::format("the time is over: {:g} s (--timeout)", *timeout_));

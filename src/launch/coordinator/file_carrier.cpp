@@ -89,6 +89,10 @@ bool FileCarrier::take(std::uint32_t process, std::uint32_t transfer, std::span<
 }
 
 void FileCarrier::lose(std::uint32_t process) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) return;  // nothing was ordered, and nobody needs a thread to hear of it
+  }
   order([this, process] {
     std::erase_if(senders_, [process](const auto& each) { return each.first.first == process; });
     for (auto& [transfer, fetching] : fetches_) {

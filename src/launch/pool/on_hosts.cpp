@@ -275,7 +275,14 @@ class HostRuns {
         open_.push_back(ends);
         if (stopped_) ::shutdown(ends->reader.get(), SHUT_RDWR);
       }
-      threads_.push_back(os::quiet_thread("apctl-host", [this, ends, host = contact.process] { speak(host, *ends); }));
+      try {
+        threads_.push_back(
+            os::quiet_thread("apctl-host", [this, ends, host = contact.process] { speak(host, *ends); }));
+      } catch (const Error& error) {  // what runs there ends with its streams
+        complain(fmt::format("{}: {}", name(contact.process), error.what()));
+        const std::lock_guard lock(mutex_);
+        *ends = {};
+      }
     };
     return events;
   }

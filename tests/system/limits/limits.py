@@ -193,6 +193,50 @@ class Limits(unittest.TestCase):
                 if power >= 30:
                     self.assertTrue(runs)
 
+    def threads(self, count):
+        """So many can be had."""
+        return {"LD_PRELOAD": str(PROGRAMS / "threads.so"), "TEST_THREADS": str(count)}
+
+    def test_fewer_and_fewer_threads(self):
+        """At each number it runs, or says that there are too few."""
+        for (name, words, environment), count in itertools.product(self.starts(), range(12)):
+            with self.subTest(name=name, threads=count):
+                result = self.run_it(words, environment=dict(environment, **self.threads(count)))
+                self.check_start(name, result, r"ulimit -u")
+
+    def test_end_by_force_without_a_thread(self):
+        """A program that makes no calls is cut off all the same, and what it has printed comes."""
+        for count in range(8):
+            with self.subTest(threads=count):
+                status, output, errors = self.run_it([BIN / "aprun", "-n", "1", "--timeout", "0.1", PROGRAMS / "spin"],
+                                                     environment=self.threads(count))
+                if status == 124:
+                    self.assertEqual(output, "spins\n")
+                else:
+                    self.assertIn(status, (1, 2), errors)
+                    self.assertRegex(errors[-1], "ulimit -u")
+        self.assertEqual(status, 124, errors)
+
+    def test_files_to_a_pool_without_threads(self):
+        """Each host gets them, or a line says why not."""
+        (self.folder / "pool.toml").write_text('[[host]]\nname = "a"\nlaunch = "local"\ncells = 1\n')
+        (self.folder / "file").write_text("text")
+
+        def command(*words, **more):
+            here = {"XDG_RUNTIME_DIR": str(self.folder), "HOME": str(self.folder)}
+            return subprocess.run([BIN / "apctl", *words], cwd=self.folder, env=dict(os.environ, **here, **more),
+                                  capture_output=True, text=True, timeout=PATIENCE)
+
+        up = command("up", "-f", "pool.toml")
+        self.addCleanup(command, "down", "pool")
+        self.assertEqual(up.returncode, 0, up)
+        for count in range(8):
+            done = command("put", "file", f"pool:{self.folder}/to{count}", **self.threads(count))
+            if done.returncode != 0:
+                self.assertIn(done.returncode, (1, 2), done)
+                self.assertRegex(done.stderr, "ulimit -u")
+        self.assertEqual(done.returncode, 0, done)
+
     def test_no_shared_memory_folder(self):
         ring = PROGRAMS / "ring"
         hide = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro,size=4k none /dev/shm && exec "$@"', "sh"]
@@ -273,7 +317,9 @@ class Limits(unittest.TestCase):
 
 def setUpModule():
     subprocess.run([MPI / "mpicc", "-O1", HERE / "mpi.c", "-o", PROGRAMS / "mpi"], check=True)
+    subprocess.run(["cc", "-O1", "-fPIC", "-shared", HERE / "threads.c", "-o", PROGRAMS / "threads.so"], check=True)
 
 
 if __name__ == "__main__":
-    namespaces.run_tests(BIN / "apcc", [HERE / name for name in ("ring.c", "hog.c", "limit.c", "cells.cpp")], PROGRAMS)
+    programs = ("ring.c", "hog.c", "limit.c", "spin.c", "cells.cpp")
+    namespaces.run_tests(BIN / "apcc", [HERE / name for name in programs], PROGRAMS)
