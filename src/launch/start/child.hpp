@@ -82,8 +82,8 @@ struct CommandEnd {
 /// To all processes of the session that this process has begun. Async-signal-safe.
 void signal_session(pid_t leader, int number) noexcept;
 
-/// While it lives, a process "aprun-guard" waits at a pipe from its maker. When that closes without a message, it sends
-/// SIGTERM to the sessions that it watches, and SIGKILL to those that still exist a second later. Not thread safe.
+/// While it lives, a process "aprun-guard" waits at a pipe from its maker. When that closes, it sends SIGTERM to the
+/// sessions that it watches, and SIGKILL to those that still exist a second later. Not thread safe.
 class Guard {
  public:
   /// Forks. If that fails there is no guard, and children end by themselves when their standard input does.

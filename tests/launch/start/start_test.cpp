@@ -405,5 +405,20 @@ TEST(Child, LivesWithoutItsGuard) {
   EXPECT_EQ(status, 7);
 }
 
+TEST(Guard, ThatIsStoppedHoldsNobodyUp) {
+  const pid_t maker = ::fork();
+  if (maker == 0) {
+    constexpr unsigned patience_s = 60;
+    ::alarm(patience_s);
+    std::optional<start::Guard> guard(std::in_place);
+    ::kill(testing_support::guard_of(::getpid()), SIGSTOP);
+    guard.reset();
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(maker, &status, 0), maker);
+  EXPECT_EQ(status, 0);
+}
+
 }  // namespace
 }  // namespace aplib::launch
