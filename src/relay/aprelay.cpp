@@ -3,6 +3,7 @@
 // names, where it serves one job (--session); a user may keep one that serves all his jobs (--serve).
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -12,7 +13,9 @@
 #include <array>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -189,6 +192,12 @@ int show_status() {
     if (got <= 0) break;
     text.append(bytes.data(), static_cast<std::size_t>(got));
   }
+  if (text.find("aprelay end\n") == text.npos) {
+    throw Error(
+        Errc::failed,
+        "the relay of this user on this host gave no whole answer: it has ended, or has no open files left; try "
+        "again, and if that does not help, start it anew, with a higher limit (ulimit -n)");
+  }
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = text.find('\n', at);
     std::string_view line = std::string_view(text).substr(at, end - at);
@@ -200,11 +209,13 @@ int show_status() {
   return 0;
 }
 
+constexpr std::chrono::milliseconds accept_again_after{100};
+
 /// Sessions of a standing relay.
 class Desk {
  public:
   Desk(asio::io_context& io, Relay& relay, std::string ready, os::UniqueFd listening)
-      : io_(io), relay_(relay), ready_(std::move(ready)), listening_(io, Protocol(), listening.get()) {
+      : io_(io), relay_(relay), ready_(std::move(ready)), listening_(io, Protocol(), listening.get()), pause_(io) {
     static_cast<void>(listening.release());
     wait();
   }
@@ -215,30 +226,46 @@ class Desk {
   void wait() {
     listening_.async_wait(Protocol::acceptor::wait_read, [this](const boost::system::error_code& error) {
       if (error) return;
-      accept();
-      wait();
+      if (accept()) return wait();
+      pause_.expires_after(accept_again_after);
+      pause_.async_wait([this](const boost::system::error_code& over) {
+        if (!over) wait();
+      });
     });
   }
 
-  void accept() {
+  /// False: no descriptor is left for who waits.
+  bool accept() {
     os::UniqueFd socket(::accept4(listening_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    const auto who = socket ? os::peer_of(socket.get()) : std::nullopt;
-    if (!who || who->uid != ::getuid()) return;
+    if (!socket) return errno != EMFILE && errno != ENFILE;
+    const auto who = os::peer_of(socket.get());
+    if (!who || who->uid != ::getuid()) return true;
     os::UniqueFd copy(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
-    if (!copy) return;
+    if (!copy) return false;
     const auto place = sessions_.emplace(sessions_.end());
     *place = std::make_unique<Session>(io_, relay_, os::Ends{std::move(socket), std::move(copy)}, ready_,
                                        [this, place] { sessions_.erase(place); });
+    return true;
   }
 
   asio::io_context& io_;
   Relay& relay_;
   const std::string ready_;
   Protocol::acceptor listening_;
+  asio::steady_timer pause_;
   std::list<std::unique_ptr<Session>> sessions_;
 };
 
+/// As far as the system allows. The usual limit is meant for one program, and strangers' connections are files, too.
+void allow_many_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int serve(const Command& command) {
+  allow_many_files();
   asio::io_context io{1};
   Relay relay(io);
   comm::tcp::Listener listener = listen_everywhere(command);
