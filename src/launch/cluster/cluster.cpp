@@ -255,6 +255,7 @@ void Reader::add_hosts(const ClusterHost& host, std::uint32_t count, const std::
   for (const std::string& name : *names) {
     for (std::uint32_t n = 1; n <= count; ++n) {
       ClusterHost each = host;
+      each.number = n;
       each.name = count == 1 ? name : fmt::format("{}-{}", name, n);
       // ssh and addresses mean the computer, not the process.
       if (count > 1 && each.launch == LaunchKind::ssh && each.ssh_destination() == each.name) each.ssh = name;

@@ -62,6 +62,7 @@ struct ClusterHost {
   bool process = false;           ///< Its cells are ordinary processes.
   std::string gateway{};          ///< LaunchKind::ssh: the way there (ProxyJump); empty: ssh knows it.
   std::uint32_t site = 0;         ///< Hosts of one site reach each other. 0: of none; else Cluster::sites[site - 1].
+  std::uint32_t number = 1;       ///< Of the process among those that `count` gives its host.
   int line = 0;                   ///< The host's line in the file, for messages; 0: not in the file.
 
   /// The destination that ssh connects to.

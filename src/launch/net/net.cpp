@@ -53,8 +53,7 @@ constexpr std::chrono::seconds watchdog_grace{10};
 cluster::Cluster plain(cluster::Cluster cluster) {
   std::vector<cluster::ClusterHost> hosts;
   for (cluster::ClusterHost& host : cluster.hosts) {
-    // Several processes of one line are one host.
-    if (host.line != 0 && !hosts.empty() && hosts.back().line == host.line) continue;
+    if (host.number > 1) continue;  // another process of the host before
     host.cells = 1;
     host.threads.clear();
     host.process = false;
@@ -326,9 +325,8 @@ int measure_network(const Request& request, const cluster::Cluster& cluster, con
   Campaign campaign(request, plain(cluster), aprun);
   const std::uint32_t hosts = campaign.matrix().hosts();
   if (hosts < 2) {
-    throw Error(
-        Errc::bad_option,
-        fmt::format("{}: it names one host alone: a network takes two, in [[host]] tables of their own", cluster.file));
+    throw Error(Errc::bad_option,
+                fmt::format("{}: it names one host alone: a network takes two; name another one", cluster.file));
   }
   ResultFile json(request.json);
   if (!request.picture.empty()) check_gnuplot();

@@ -8,7 +8,9 @@ Rates are bounded from above; a busy computer is slower."""
 
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from sites_machine import Measuring, namespaces
 from sites import Wan
 
 BIN = Path(sys.argv[1]).resolve()
+PATIENCE = 120  # seconds for what takes one or two
 NAMES = ["near", "far", "slow"]
 DELAY_MS = {"near": 1, "far": 10, "slow": 4}  # to and from anywhere: half of the delay of each end
 RATE_MBIT = {"near": 160, "far": 160, "slow": 8}
@@ -60,6 +63,18 @@ class Net(unittest.TestCase):
         if options:
             self.assertEqual(Path(options[1]).read_bytes()[:4], b"\x89PNG")
         self.assertEqual(namespaces.processes().keys() - {self.network.wan.process.pid}, set())
+
+    def test_each_host_of_a_range_is_one(self):
+        folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        file = folder / "range.toml"
+        for count in (1, 2):
+            file.write_text('[comm]\nmodule = "tcp"\n[[host]]\nlaunch = "local"\nname = "a-[1-3]"\n'
+                            f"count = {count}\n")
+            done = subprocess.run([BIN / "apctl", "net", "-f", file, "--seconds", "0.1"], capture_output=True,
+                                  text=True, timeout=PATIENCE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, "3 pairs of 3 hosts in 3 rounds")
 
     def test_a_host_that_does_not_start(self):
         measuring = self.measure(broken=["far"]).finish()
