@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Reports which tests of a run were skipped and why, and what failed tests said last. Fails if this computer could
+"""Reports what failed tests of a run said last, and in the end which were skipped and why. Fails if this computer could
 have run one of those skipped.
 
 usage: report.py LOG REPORT         ctest's log of the run; the report goes to the file REPORT and to standard output
@@ -21,9 +21,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 FAILED_MAX = 5  # so many failed tests are quoted,
+WIDTH = 120  # of the lines of names
 QUOTED_MAX = 40  # with so many of their last lines, but what GoogleTest says of tests that went well
 NOT_QUOTED = r"\[[ =-]*(RUN|OK|PASSED|SKIPPED)?[ =-]*\]"
 
@@ -179,12 +181,15 @@ def main(log, report):
         groups[reason].append(test)
         if complaint:
             complaints.append(f"{test}: skipped: {reason or '(nothing)'}: {complaint}")
-    lines = [f"skipped: {sum(map(len, groups.values()))} tests, for {len(groups)} reasons"]
-    for reason, tests in sorted(groups.items(), key=lambda item: -len(item[1])):
-        lines.append(f"  {len(tests):4} {reason} ({tests[0]}{', ...' if len(tests) > 1 else ''})")
-    lines += complaints
+    lines = []
     for test, said in list(failed(text))[:FAILED_MAX]:
         lines += [f"failed: {test}; its last lines:", *("  " + line for line in said)]
+    lines += complaints
+    lines.append(f"skipped: {sum(map(len, groups.values()))} tests, for {len(groups)} reasons")
+    for reason, tests in sorted(groups.items(), key=lambda item: -len(item[1])):
+        lines.append(f"  {len(tests):4} {reason}:")
+        lines += textwrap.wrap(", ".join(tests), WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7,
+                               break_long_words=False, break_on_hyphens=False)
     pathlib.Path(report).write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
     return 1 if complaints else 0
