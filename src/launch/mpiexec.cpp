@@ -2,6 +2,7 @@
 #include "launch/mpiexec.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +18,7 @@
 #include "base/arguments.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/text.hpp"
+#include "launch/start/launch_method.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -113,6 +115,7 @@ struct SlottedHost {
   std::string name;
   std::uint64_t slots = 1;
   bool slots_given = false;
+  bool is_of_slurm = false;  ///< srun reaches it.
 };
 
 constexpr std::uint64_t ranks_max = 16384;
@@ -195,6 +198,57 @@ void read_host_file(std::vector<SlottedHost>& hosts, const std::string& path, co
   if (hosts.empty()) deny(fmt::format("{}: the host file {} names no host", subject, path));
 }
 
+std::string text_of(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? std::string() : value;
+}
+
+/// Slurm's hosts, with as many slots as they have tasks: "2(x3),1" are 2 2 2 1. In a step that srun has started there
+/// is a part of them, which is the business of who started it; an interactive one has all.
+std::vector<SlottedHost> slurm_hosts() {
+  constexpr std::string_view interactive_step = "4294967290";
+  const std::string step = text_of("SLURM_STEP_ID");
+  std::vector<SlottedHost> hosts;
+  if (!step.empty() && step != interactive_step) return hosts;
+  for (const std::string& name : start::slurm_hosts()) {
+    hosts.push_back(read_host(name, "SLURM_JOB_NODELIST"));
+    hosts.back().slots_given = true;
+    hosts.back().is_of_slurm = true;
+  }
+  std::size_t at = 0;
+  std::istringstream tasks(text_of("SLURM_TASKS_PER_NODE"));
+  for (std::string item; std::getline(tasks, item, ',');) {
+    const std::size_t times = item.find("(x");
+    const auto slots = text::parse_number(std::string_view(item).substr(0, times));
+    const auto count =
+        times == item.npos ? 1 : text::parse_number(std::string_view(item).substr(times + 2, item.size() - times - 3));
+    for (std::uint64_t i = 0; slots && *slots > 0 && i < count.value_or(0) && at < hosts.size(); ++i)
+      hosts[at++].slots = std::min(*slots, ranks_max);
+  }
+  return hosts;
+}
+
+/// The hosts that a batch system has given to this job. None: there is no such job, or it does not say.
+std::vector<SlottedHost> allocated_hosts() {
+  std::vector<SlottedHost> hosts = slurm_hosts();
+  for (const char* const variable : {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"}) {  // a line for each slot
+    const std::string path = text_of(variable);
+    if (hosts.empty() && !path.empty() && ::access(path.c_str(), R_OK) == 0) read_host_file(hosts, path, variable);
+  }
+  const auto engine = hosts.empty() ? os::read_file(text_of("PE_HOSTFILE")) : std::nullopt;  // "name slots queue ..."
+  std::istringstream lines(engine.value_or(""));
+  for (std::string line, name, slots; std::getline(lines, line);) {
+    std::istringstream words(line);
+    if (words >> name >> slots) {
+      SlottedHost host = read_host(name, "PE_HOSTFILE");
+      host.slots = read_count(slots, "PE_HOSTFILE");
+      host.slots_given = true;
+      add_host(hosts, std::move(host));
+    }
+  }
+  return hosts;
+}
+
 // ---------------------------------------------------------------- the command line
 
 using Words = std::vector<std::string>;
@@ -219,7 +273,8 @@ class MpiexecReader {
   void place_ranks();
   void give_programs();
   [[nodiscard]] bool is_this_computer(const SlottedHost& host) const {
-    return host.name == "localhost" || host.name == "127.0.0.1" || host.name == "::1" || host.name == own_name_;
+    return host.name == "localhost" || host.name == "127.0.0.1" || host.name == "::1" || host.name == own_name_ ||
+           host.name == own_name_.substr(0, own_name_.find('.'));
   }
 
   std::string_view own_name_;
@@ -353,8 +408,8 @@ void MpiexecReader::place_ranks() {
         while (processes.contains(name = fmt::format("{}-{}", group[i].name, number))) ++number;
         name += fmt::format("\"\nssh = \"{}", group[i].name);
       }
-      hosts +=
-          fmt::format("[[host]]\nname = \"{}\"\ncells = {}\n{}", name, each[i], here ? "launch = \"local\"\n" : "");
+      const char* const launch = here ? "launch = \"local\"\n" : group[i].is_of_slurm ? "launch = \"slurm\"\n" : "";
+      hosts += fmt::format("[[host]]\nname = \"{}\"\ncells = {}\n{}", name, each[i], launch);
     }
   }
   if (elsewhere) {
@@ -454,6 +509,7 @@ Mpiexec MpiexecReader::read(std::span<const char* const> arguments) {
   read_sections({arguments.begin(), arguments.end()});
   if (const char* limit = std::getenv("MPIEXEC_TIMEOUT"); limit != nullptr && *limit != '\0' && !timeout_given_)
     result_.words.insert(result_.words.end(), {"--timeout", limit});
+  if (sections_.front().hosts.empty()) sections_.front().hosts = allocated_hosts();
   place_ranks();
   give_programs();
   if (!without_effect_.empty() && !quiet_)

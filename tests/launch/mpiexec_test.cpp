@@ -170,6 +170,48 @@ TEST(MpiexecHosts, AreFilledInTheirOrder) {
   EXPECT_EQ(hosts_of({"-host", "a,b", "-ppn", "2", "-n", "3"}), hosts_of({"-host", "a:2,b:1"}));
 }
 
+/// A variable of the environment, while it lives.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(MpiexecHosts, AreThoseOfTheSlurmJob) {
+  const Variable job("SLURM_JOB_ID", "7");
+  const Variable list("SLURM_JOB_NODELIST", "here,n[1-2]");
+  const Variable tasks("SLURM_TASKS_PER_NODE", "2(x2),1");
+  EXPECT_EQ(hosts_of({}),
+            "[machine]\ncells = 5\n[[host]]\nname = \"here\"\ncells = 2\nlaunch = \"local\"\n"
+            "[[host]]\nname = \"n1\"\ncells = 2\nlaunch = \"slurm\"\n"
+            "[[host]]\nname = \"n2\"\ncells = 1\nlaunch = \"slurm\"\n");
+  EXPECT_EQ(for_aprun({"-n", "2"}), "--cells 2") << "they fit on the first host";
+  EXPECT_EQ(hosts_of({"-host", "n1"}), "[machine]\ncells = 1\n[[host]]\nname = \"n1\"\ncells = 1\n");
+  const Variable step("SLURM_STEP_ID", "0");
+  EXPECT_EQ(for_aprun({}), "--cells 1") << "srun has started it, and has other plans with the hosts";
+  const Variable interactive("SLURM_STEP_ID", "4294967290");
+  EXPECT_NE(hosts_of({}), "");
+}
+
+TEST(MpiexecHosts, AreThoseOfOtherBatchJobs) {
+  const std::string path = file_named("mpiexec-job");
+  for (const char* const name : {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"}) {
+    const Variable file(name, path);
+    std::ofstream(path) << "here\na\na\n";
+    EXPECT_EQ(hosts_of({}), hosts_of({"-host", "here,a:2"})) << name;
+  }
+  const Variable file("PE_HOSTFILE", path);
+  std::ofstream(path) << "here 1 all.q@here UNDEFINED\na 2 all.q@a <NULL>\n";
+  EXPECT_EQ(hosts_of({}), hosts_of({"-host", "here,a:2"}));
+  std::remove(path.c_str());
+  EXPECT_EQ(hosts_of({}), "") << "the file is on another host";
+}
+
 TEST(MpiexecHosts, ComeFromFiles) {
   const std::string path = file_named("mpiexec-hosts");
   std::ofstream(path) << "# comment\na slots=2 max_slots=4\n\nb\r\n";

@@ -257,8 +257,9 @@ void Reader::add_hosts(const ClusterHost& host, std::uint32_t count, const std::
       ClusterHost each = host;
       each.number = n;
       each.name = count == 1 ? name : fmt::format("{}-{}", name, n);
-      // ssh and addresses mean the computer, not the process.
+      // ssh, addresses and Slurm mean the computer, not the process.
       if (count > 1 && each.launch == LaunchKind::ssh && each.ssh_destination() == each.name) each.ssh = name;
+      if (count > 1 && each.launch == LaunchKind::slurm) each.ssh = name;
       const auto [known, is_new] = lines_of_names_.try_emplace(each.name, host.line);
       if (!is_new) {
         complain(at, fmt::format("{}: the host of line {} has the name {} too: names must differ; several processes on "
@@ -570,6 +571,7 @@ void part_processes(Cluster& cluster, const std::function<bool(std::uint32_t cel
       if (*part.cells != *host.cells) {
         part.name = fmt::format("{}-{}", host.name, number);
         if (part.launch == LaunchKind::ssh && part.ssh.empty()) part.ssh = host.ssh_destination();
+        if (part.launch == LaunchKind::slurm && part.ssh.empty()) part.ssh = host.name;
       }
       hosts.push_back(std::move(part));
     }

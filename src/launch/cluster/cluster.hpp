@@ -47,7 +47,8 @@ struct ClusterHost {
   std::string address;
   LaunchKind launch = LaunchKind::ssh;
   std::string command;  ///< LaunchKind::command: a line for sh with {cmd} or {quoted-cmd}, {host}, {address}.
-  std::string ssh;      ///< LaunchKind::ssh: destination; empty: the address, or the name.
+  /// LaunchKind::ssh: destination; empty: the address, or the name. LaunchKind::slurm: Slurm's name; empty: the name.
+  std::string ssh;
   std::vector<std::string> ssh_options;  ///< LaunchKind::ssh: arguments of ssh before the destination.
   std::optional<std::uint32_t> cells;    ///< Nothing: "auto".
   std::string threads;                   ///< In the form of the option; empty: the machine's.

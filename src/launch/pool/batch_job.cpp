@@ -113,7 +113,8 @@ std::string batch_script(const BatchPlan& plan) {
     hosts =
         "if [ -r \"$PE_HOSTFILE\" ]; then names=$(cut -d ' ' -f 1 \"$PE_HOSTFILE\" | uniq); else names=$(hostname); "
         "fi\n"
-        "echo $names | tr ' ' , > hosts\n";
+        "echo $names | tr ' ' , > hosts\n"
+        "unset PE_HOSTFILE\n";  // programs of this pool run on the host where they are started
     // The first host is the one on which the script runs.
     work = fmt::format(
         "{{\n"

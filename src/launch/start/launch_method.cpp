@@ -365,7 +365,7 @@ class SlurmMethod : public LaunchMethod {
     std::string list;
     std::string script = "case $SLURMD_NODENAME.$SLURM_LOCALID in ";
     for (const NodeStart& node : nodes) {
-      const std::string& name = node.host.name;
+      const std::string& name = node.host.ssh.empty() ? node.host.name : node.host.ssh;
       list += (list.empty() ? "" : ",") + name;
       hosts.insert(name);
       script += fmt::format("{0}.{1}) echo {2}{3}; echo {2}{3} >&2; {4};; ", shell_quote(name), on_host[name]++,

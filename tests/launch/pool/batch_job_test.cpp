@@ -58,6 +58,7 @@ unset XDG_RUNTIME_DIR SSH_CONNECTION
 cd /shared/lab-0123 || exit 1
 if [ -r "$PE_HOSTFILE" ]; then names=$(cut -d ' ' -f 1 "$PE_HOSTFILE" | uniq); else names=$(hostname); fi
 echo $names | tr ' ' , > hosts
+unset PE_HOSTFILE
 {
   number=0 clean="env -u XDG_RUNTIME_DIR -u SSH_CONNECTION"
   for name in $names; do

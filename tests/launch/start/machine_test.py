@@ -292,6 +292,14 @@ class BySlurm(unittest.TestCase):
         one_message(errors.splitlines(), r"^aprun: grid 6x1, cells by .*n1 \d, n2 \d, n3 \d")
         self.check_nothing_left()
 
+    def test_mpiexec_has_the_hosts_of_the_job(self):
+        run = self.slurm.network.hosts[0].run(
+            ["salloc", "--quiet", "-N3", "-n6", "--immediate=100", driver.BIN.parent / "lib/aplib/mpi/bin/mpiexec",
+             "sh", "-c", "echo $SLURMD_NODENAME"],
+            text=True, capture_output=True, env=self.slurm.environment, timeout=200)
+        self.assertEqual((run.returncode, sorted(run.stdout.split())), (0, ["n1", "n1", "n2", "n2", "n3", "n3"]), run)
+        self.check_nothing_left()
+
     def test_killed_node(self):
         run = self.launch()
         self.assertEqual(run.stdout.readline(), "all run\n")
