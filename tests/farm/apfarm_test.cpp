@@ -202,6 +202,40 @@ TEST(Apfarm, TellsWhenOutputIsLost) {
   std::filesystem::remove(file);
 }
 
+TEST(Apfarm, TellsWhenThereIsNoRoomForOutput) {
+  const auto can = [](const char* command) { return run({.arguments = {"/bin/sh", "-c", command}}).status == 0; };
+  const bool root = can("unshare -m true");
+  if (!root && !can("unshare -rm true")) GTEST_SKIP() << "needs namespaces: a small file system";
+  const Folder folder;
+  const Folder small;
+  const std::string problem =
+      small.path() + ": No space left on device; make room there, or set TMPDIR to a folder that has more\n";
+  const auto run_there = [&](const std::string& before, const std::string& words) {
+    const std::string script = "mount -t tmpfs -o size=64k none $TMPDIR && " + before + " cd " + folder.path() +
+                               " && exec " + APFARM_PROGRAM + " --joblog log " + words;
+    return run({.arguments = {"unshare", root ? "-m" : "-rm", "sh", "-c", script},
+                .environment = {{"PARALLEL_SHELL", "/bin/sh"}, {"TMPDIR", small.path()}}});
+  };
+  const auto lost = [&](int job) {
+    return "apfarm: what job " + std::to_string(job) + " has written may be lost in part: " + problem;
+  };
+  const Ended full = run_there("dd if=/dev/zero of=$TMPDIR/fill bs=1k 2>/dev/null;", "-k -j1 'echo {}; :' ::: a b");
+  EXPECT_EQ(full.status, 2);
+  EXPECT_EQ(full.error, lost(1) + lost(2));
+  EXPECT_EQ(joblog_fields(folder.read("log")), "1 255 0 echo a; :\n2 255 0 echo b; :\n");
+  const Ended large = run_there("", "-j1 'head -c {} /dev/zero 2>/dev/null; :' ::: 65536 1 65537");
+  EXPECT_EQ(large.status, 2) << "what has filled it goes when it is printed";
+  EXPECT_EQ(large.error, lost(1) + lost(3));
+  // A neighbour fills it, and makes room again before the job ends.
+  const Ended beside = run_there("",
+                                 "-j2 'until [ {} = 1 -o -e full ]; do sleep 0.01; done;"
+                                 "if [ {} = 1 ]; then yes 2>/dev/null; touch full; else echo x; touch done; fi;"
+                                 "until [ -e done ]; do sleep 0.01; done;"
+                                 "until [ {} = 1 ] || grep -q ^1 log; do sleep 0.01; done' ::: 1 2");
+  EXPECT_EQ(beside.status, 2) << beside.error;
+  EXPECT_EQ(beside.error, lost(1) + lost(2));
+}
+
 TEST(Apfarm, TellsWhatCannotBeStarted) {
   Start start = apfarm({"echo {};", ":::", "1"});
   start.environment = {{"PARALLEL_SHELL", "/no/such/shell"}};

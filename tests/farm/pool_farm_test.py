@@ -61,8 +61,11 @@ class PoolFarmTest(unittest.TestCase):
             for name in ("apfarm", "apkeeper", "aprun"):
                 (programs / name).symlink_to(driver.BIN / name)
             text += f'[[host]]\nname = "{host}"\nlaunch = "local"\naprun = "{programs}/aprun"\nfolder = "{programs}"\n'
+        self.temporary = self.folder.path / "tmp"  # of the hosts, not of what runs here
+        self.temporary.mkdir()
         done = subprocess.run([driver.BIN / "apctl", "up", "-f", self.folder.write("p.toml", text)],
-                              capture_output=True, text=True, timeout=PATIENCE)
+                              env=dict(os.environ, TMPDIR=str(self.temporary)), capture_output=True, text=True,
+                              timeout=PATIENCE)
         self.assertEqual((done.stdout, done.stderr), ("pool p: 3 hosts stand ready\n", ""))
 
     def end_all(self):
@@ -138,6 +141,17 @@ class Words(PoolFarmTest):
         time.sleep(0.5)
         self.assertEqual(len(made.communicate(timeout=PATIENCE)[0]), 90_000_000)
         self.assertEqual(made.returncode, 0)
+
+    def test_output_is_lost_where_there_is_no_room(self):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", self.temporary], check=True)
+        self.addCleanup(subprocess.run, ["umount", "-l", self.temporary], check=True)
+        command = "head -c {} /dev/zero | tr '\\0' x; :"
+        self.run_it(command, ":::", 99)
+        out, errors = self.run_it("--joblog", "log", command, ":::", 200_000, status=1)
+        self.assertLess(len(out), 200_000)
+        self.assertRegex(errors, f"host '[abc]': what job 1 has written may be lost in part: {self.temporary}: "
+                                 "No space left on device; make room there, or set TMPDIR to a folder that has more")
+        self.assertEqual(self.joblog()[1][1:], (255, 0))
 
     def test_limits(self):
         out, errors = self.run_it("--timeout", "0.3", "--joblog", "log", "sleep {}; echo {}", ":::", 0, 77, status=1)

@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,13 +56,37 @@ GroupGuard::GroupGuard(std::size_t count) : count_(count) {
 
 GroupGuard::~GroupGuard() { ::munmap(groups_, count_ * sizeof(std::atomic<pid_t>)); }
 
-os::UniqueFd make_job_file() {
+namespace {
+
+const char* job_folder() {
   const char* folder = std::getenv("TMPDIR");
-  os::UniqueFd file(
-      ::open(folder != nullptr && *folder != '\0' ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  return folder != nullptr && *folder != '\0' ? folder : "/tmp";
+}
+
+}  // namespace
+
+os::UniqueFd make_job_file() {
+  os::UniqueFd file(::open(job_folder(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (!file && errno != EMFILE && errno != ENFILE) file.reset(::memfd_create("apfarm", MFD_CLOEXEC));
   if (!file) throw Error(Errc::exhausted, fmt::format("no file for a job's output: {}", std::strerror(errno)));
   return file;
+}
+
+int why_full(int file) noexcept {
+  struct stat status {};
+  if (file < 0 || ::fstat(file, &status) != 0) return 0;
+  // The next block: what is left of the last one says nothing. What the job wrote last began in a block that it got.
+  const off_t next = (status.st_size + status.st_blksize - 1) / status.st_blksize * status.st_blksize;
+  if (::fallocate(file, FALLOC_FL_KEEP_SIZE, next, 1) == 0) return 0;
+  if (errno == ENOSPC || errno == EDQUOT) return errno;
+  struct statvfs system {};  // of a kind that cannot be asked so
+  if (errno != EOPNOTSUPP || ::fstatvfs(file, &system) != 0) return 0;
+  return (::geteuid() == 0 ? system.f_bfree : system.f_bavail) == 0 ? ENOSPC : 0;
+}
+
+std::string full_text(int problem) {
+  return fmt::format("{}: {}; make room there, or set TMPDIR to a folder that has more", job_folder(),
+                     std::strerror(problem));
 }
 
 namespace {

@@ -41,6 +41,10 @@ using JobFiles = std::array<os::UniqueFd, 2>;
 
 /// A file without a name. Its pages stay in memory until the system needs them for others. Throws Error(exhausted).
 [[nodiscard]] os::UniqueFd make_job_file();
+/// Why the file system takes no more of this file (errno); 0: it does. It keeps the room that it is asked about.
+[[nodiscard]] int why_full(int file) noexcept;
+/// What to say then.
+[[nodiscard]] std::string full_text(int problem);
 
 /// Where the program that apfarm runs finds its streams.
 struct JobStreams {
@@ -60,6 +64,8 @@ class JobProcess {
              JobStreams streams);
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  /// By Stream; -1 where nothing is captured.
+  [[nodiscard]] std::array<int, 2> files() const noexcept { return {files_[output].get(), files_[error].get()}; }
   /// What it has written; none where nothing was captured.
   [[nodiscard]] JobFiles take_files() noexcept { return std::move(files_); }
   /// Its files, when it has written nothing and nobody of its group is left who could; else none. REQUIRES: it has

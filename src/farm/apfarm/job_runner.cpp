@@ -295,12 +295,31 @@ void JobRunner::end_early(Slot& slot) {
   killing_ = true;
 }
 
+/// A job that could not write has failed, though few programs look. All jobs share the room: whatever runs while there
+/// is none may have lost something, also when a job's end makes some again.
+void JobRunner::judge_output(Slot& slot, JobEnd& end) {
+  const std::array<int, 2> files =
+      slot.process ? slot.process->files() : std::array{slot.files[0].get(), slot.files[1].get()};
+  for (const int file : files) {
+    const int problem = why_full(file);
+    for (Slot& each : slots_) {
+      if (problem != 0 && (runs(each) || &each == &slot)) each.full = problem;
+    }
+  }
+  const int problem = std::exchange(slot.full, 0);
+  if (problem == 0) return;
+  end.problem =
+      fmt::format("what job {} has written may be lost in part: {}", slot.orders.front().sequence, full_text(problem));
+  if (end.exit_value == 0 && end.signal == 0) end.exit_value = not_started_value;
+}
+
 /// The slot's first order has run, or will not.
 void JobRunner::conclude(Slot& slot, JobEnd end) {
   end.slot = index_of(slot);
   end.task = slot.orders.front().task;
   end.start = slot.start;
   if (slot.begun) end.ran = time_now() - *slot.begun;
+  if (settings_.captures && end.begun && end.problem.empty()) judge_output(slot, end);
   if (slot.process && settings_.captures) {
     slot.files = slot.process->unused_files();
     if (!slot.files[JobProcess::output]) end.files = slot.process->take_files();

@@ -93,6 +93,7 @@ class JobRunner final : public JobHost {
     double start = 0;
     Time kill_at = Time::max();
     bool stopping = false;
+    int full = 0;  // why what it has written may not be whole (errno)
   };
 
   [[nodiscard]] std::size_t index_of(const Slot& slot) const { return static_cast<std::size_t>(&slot - slots_.data()); }
@@ -108,6 +109,7 @@ class JobRunner final : public JobHost {
   void begin_waiting();
   void end_early(Slot& slot);
   void conclude(Slot& slot, JobEnd end);
+  void judge_output(Slot& slot, JobEnd& end);
   void reap();
   void pass_time(Time now);
 

@@ -376,7 +376,7 @@ class RemoteHost final : public JobHost {
     if (!file) file = make_job_file();
     const std::string_view text(reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size());
     if (os::write_all(file.get(), text)) return true;
-    throw Error(Errc::failed, fmt::format("cannot keep what a job has written: {}", std::strerror(errno)));
+    throw Error(Errc::failed, fmt::format("what a job has written cannot be kept: {}", full_text(errno)));
   }
 
   void take_words() {
