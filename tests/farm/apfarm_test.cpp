@@ -16,6 +16,7 @@ namespace aplib::test {
 namespace {
 
 using Words = std::vector<std::string>;
+using namespace std::string_literals;
 
 Start apfarm(const Words& words, const std::string& input = "") {
   Start start{.arguments = {APFARM_PROGRAM}, .input = input, .environment = {{"PARALLEL_SHELL", "/bin/sh"}}};
@@ -82,6 +83,34 @@ TEST(Apfarm, QuotesValuesForTheShellAndRunsCommandsThatAreValues) {
   EXPECT_EQ(output_of({"-k", "/bin/echo", ":::", "a  b", "$HOME"}), "a  b\n$HOME\n") << "without a shell";
   EXPECT_EQ(output_of({":::", "echo a  b"}), "a b\n");
   EXPECT_EQ(output_of({"-q", "/bin/echo", "a  b;", ":::", "c"}), "a  b; c\n");
+}
+
+/// Under -q, a shell's parser finds the command's words again as they were, with the values in them.
+TEST(Apfarm, QuotesWordsThatHoldReplacementStringsOrBraces) {
+  const Folder folder;
+  folder.write("f", "a b\n");
+  const std::string f = folder / "f";
+  EXPECT_EQ(output_of({"-q", "awk", "{print $1}", ":::", f}), "a\n");
+  EXPECT_EQ(output_of({"-q", "sed", "-n", "/a/ { s/b/c/; p }", ":::", f}), "a c\n");
+  EXPECT_EQ(output_of({"-q", "sh", "-c", "cat {}; echo $0", "{/}", ":::", f}), "a b\nf\n");
+  const Words all{"x y", "$HOME", "; touch " + (folder / "made"), "`touch " + (folder / "made") + "`", "it's", "\\",
+                  "*",   ""};
+  for (const char* const placeholder : {"{}", "@", ",,"}) {
+    for (const Words& words : {Words{"printf", "[%s]"}, Words{"/usr/bin/printf", "[%s]"}}) {
+      Words line{"-k", "-q", "-I", placeholder};
+      line.insert(line.end(), words.begin(), words.end());
+      line.push_back("{a; b} "s + placeholder + "'");
+      line.insert(line.end(), {"$x {", ":::"});
+      line.insert(line.end(), all.begin(), all.end());
+      std::string expected;
+      for (const std::string& value : all) expected += "[{a; b} " + value + "'][$x {]";
+      EXPECT_EQ(output_of(line), expected) << placeholder;
+    }
+    EXPECT_EQ(output_of({"-k", "-I", placeholder, "echo", placeholder, ":::", "a  b", "$(touch " + f + "x)"}),
+              "a  b\n$(touch " + f + "x)\n");
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "made"));
+  EXPECT_FALSE(std::filesystem::exists(f + "x"));
 }
 
 TEST(Apfarm, KeepsOutputsWholeAndInOrder) {

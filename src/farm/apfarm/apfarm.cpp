@@ -139,7 +139,15 @@ void add_options(CLI::App& app, CommandLine& line) {
   app.add_flag("-0,--null", line.null, "Values end with a zero byte.");
   app.add_option("-d,--delimiter", line.separator, "Values end with this character.");
   app.add_option("-C,--colsep", line.inputs.columns, "Lines have several values, {1} {2} ..., with this text between.");
-  app.add_option("-N,-n,--max-args", line.inputs.group, "Values for each job.")->check(CLI::Range(1, 1'000'000));
+  app.add_option("-n,--max-args", line.inputs.group, "Values for each job.")->check(CLI::Range(1, 1'000'000));
+  app.add_option_function<std::size_t>(
+         "-N,--max-replace-args",
+         [&line](std::size_t count) {
+           line.inputs.group = count;
+           line.command.context = true;
+         },
+         "The same; what stands around {} is repeated for each value.")
+      ->check(CLI::Range(1, 1'000'000));
   app.add_option("-I", line.command.placeholder, "What stands for the value, in place of {}.");
   app.add_flag("-q,--quote", line.command.quote, "The command's words are literal, for the shell too.");
   app.add_flag("-k,--keep-order", session.keep_order, "Print in the order of the values.");
@@ -164,10 +172,9 @@ FileTemplates files_of(CommandLine& line) {
   FileTemplates files{.cleanup = line.cleanup || !line.moved_files.empty()};
   if (line.transfer || !line.moved_files.empty()) line.sent_files.push_back(line.command.placeholder);
   line.returned_files.insert(line.returned_files.end(), line.moved_files.begin(), line.moved_files.end());
-  for (const std::string& each : line.sent_files)
-    files.sends.push_back(CommandTemplate::of_name(each, line.command.placeholder));
+  for (const std::string& each : line.sent_files) files.sends.push_back(CommandTemplate::of_name(each, line.command));
   for (const std::string& each : line.returned_files)
-    files.returns.push_back(CommandTemplate::of_name(each, line.command.placeholder));
+    files.returns.push_back(CommandTemplate::of_name(each, line.command));
   return files;
 }
 

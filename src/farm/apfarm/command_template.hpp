@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,40 +22,50 @@ struct Command {
 class CommandTemplate {
  public:
   struct Style {
-    bool quote = false;              ///< The command's own words are literal, too (-q).
-    std::string placeholder = "{}";  ///< What stands for the values (-I).
+    bool quote = false;    ///< The command's words are literal, with the values in them (-q).
+    bool context = false;  ///< What stands around values is repeated for each one (-N, -X, -L); else values stand side
+                           ///< by side.
+    bool plus = false;     ///< Knows also {..}, {+/} and the like (--plus).
+    std::string placeholder = "{}";    ///< What stands for the values (-I).
+    std::vector<std::string> names{};  ///< Of the values, as in {name} (--header).
   };
-  /// No words, or the placeholder alone: each value is a command. Where no replacement string occurs, the values come
-  /// behind the command. Throws Error(bad_option) for what is not known here.
+  /// No words: each value is a command. Where no replacement string occurs, the values come behind the command. Throws
+  /// Error(bad_option) for what is not known here.
   CommandTemplate(const std::vector<std::string>& words, const Style& style);
 
-  /// Of a file's name, which nobody quotes and no value is appended to.
-  static CommandTemplate of_name(const std::string& text, const std::string& placeholder);
+  /// Of a name or another text, which nobody quotes and no value is appended to.
+  static CommandTemplate of_name(const std::string& text, const Style& style);
 
   [[nodiscard]] Command make(const std::vector<std::string>& values, std::uint64_t sequence, unsigned slot) const;
-  /// REQUIRES: of_name().
-  [[nodiscard]] std::string make_name(const std::vector<std::string>& values, std::uint64_t sequence,
-                                      unsigned slot) const;
 
  private:
-  CommandTemplate() = default;
+  explicit CommandTemplate(const Style& style) : style_(style) {}
 
-  enum class Kind : std::uint8_t { literal, values, sequence, slot };
-  enum class Cut : std::uint8_t { none, extension, folder, name, folder_and_extension };
+  enum class Kind : std::uint8_t {
+    literal,
+    blanks,  // between words, unless style_.quote
+    word,    // begins one, in style_.quote
+    values,
+    sequence,
+    slot
+  };
   struct Piece {
     Kind kind = Kind::literal;
-    Cut cut = Cut::none;
-    std::size_t index = 0;  // of the value, from 1. 0: all
-    std::string text{};     // of a literal
+    std::string_view cut{};    // what follows the number in the braces
+    std::ptrdiff_t index = 0;  // of the value, from 1; from -1: of the last. 0: all
+    std::string text{};
   };
+  class Builder;
 
-  static bool parse_placeholder(std::string_view inside, Piece& piece);
-  static std::string cut_value(const std::string& value, Cut cut);
-  static std::vector<std::string> values_of(const Piece& piece, const std::vector<std::string>& values,
-                                            std::uint64_t sequence, unsigned slot);
-  void add_text(const std::string& text, const std::string& placeholder);
+  [[nodiscard]] bool parse_cut(std::string_view text, Piece& piece) const;
+  [[nodiscard]] bool parse_placeholder(std::string_view inside, Piece& piece) const;
+  void refuse_unknown(std::string_view inside) const;
+  [[nodiscard]] std::optional<Piece> piece_at(std::string_view text, std::size_t& size) const;
+  void add_literal(std::string_view text);
+  void add_text(const std::string& text);
   [[nodiscard]] bool is_plain() const;
 
+  Style style_;
   std::vector<Piece> pieces_;
   bool quotes_values_ = true;
   bool plain_ = false;  // the shell would only split it at blanks

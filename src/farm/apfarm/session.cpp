@@ -255,7 +255,7 @@ class Session {
     const auto names = [&](const std::vector<CommandTemplate>& templates) {
       std::vector<std::string> made;
       for (const CommandTemplate& each : templates)
-        made.push_back(each.make_name(job.values, job.sequence, slot.number));
+        made.push_back(each.make(job.values, job.sequence, slot.number).text);
       return made;
     };
     const FileTemplates& files = options_.files;
