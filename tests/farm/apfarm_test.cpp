@@ -76,6 +76,31 @@ TEST(Apfarm, ReplacesWhatGnuParallelReplaces) {
   EXPECT_EQ(output_of({"-k", "-I", ",,", "echo", ",,{}", ":::", "a"}), "a{}\n");
 }
 
+TEST(Apfarm, CombinesAndCutsValuesAsGnuParallelDoes) {
+  EXPECT_EQ(output_of({"-k", "echo", ":::", "a", "b", "c", ":::+", "1", "2"}), "a 1\nb 2\n") << "the shorter one";
+  EXPECT_EQ(output_of({"-k", "echo", "{-1}{-2}", ":::", "a", ":::", "b"}), "ba\n");
+  EXPECT_EQ(output_of({"-k", "-N2", "echo", "x{}y", "{2}", ":::", "a", "b", "c"}), "xay xby b\nxcy\n");
+  EXPECT_EQ(output_of({"-k", "-n2", "echo", "x{}y", ":::", "a", "b", "c"}), "xa by\nxcy\n");
+  EXPECT_EQ(output_of({"-k", "-N2", "echo", ":::", "a", "b", ":::", "1", "2"}), "a 1 a 2\nb 1 b 2\n");
+  EXPECT_EQ(output_of({"-k", "echo", "{.}", "{//}", ":::", "x.", "a/b/", "/", ""}), "x .\na/b/ a\n/ /\n .\n");
+  EXPECT_EQ(output_of({"-k", "echo", "{}.", ":::", "a\nb", ":::", "x"}), "a x.\nb x.\n");
+  EXPECT_EQ(output_of({"-k", "-d", "::", "echo"}, "a::b"), "a\nb\n");
+  for (const char* const pattern : {"\\s+", "[ ]+", "(?: |\\t)+", " +(?=b)", "\\s+?b{0}\\s*"}) {
+    EXPECT_EQ(output_of({"-C", pattern, "echo", "{2}-{1}", ":::", "a   b"})[0], 'b') << pattern;
+    // What cannot cut a long line says so.
+    const Ended ended = run(apfarm({"-C", pattern, "printf", "%.1s", "{2}"}, "a" + std::string(1'000'000, ' ') + "b"));
+    EXPECT_TRUE(ended.out == "b" || ended.error.find("a line has more than") != std::string::npos) << pattern;
+  }
+  EXPECT_EQ(output_of({"-k", "-C", "", "echo", "{2}{1}", ":::", "ab"}), "ba\n");
+  for (const char* const pattern : {"(?i)a", "\\h", "a++", "[a"})
+    EXPECT_EQ(run(apfarm({"-C", pattern, "echo", ":::", "a"})).status, 255) << pattern;
+  EXPECT_EQ(run({.arguments = {"/bin/sh", "-c",
+                               "printf '1\\n2\\n' | while read x; do " APFARM_PROGRAM " 'cat; echo' ::: $x; done"}})
+                .out,
+            "1\n2\n")
+      << "jobs leave standard input alone";
+}
+
 TEST(Apfarm, QuotesValuesForTheShellAndRunsCommandsThatAreValues) {
   EXPECT_EQ(output_of({"--dry-run", "echo", ":::", "a b", "c'd", "", "*", "x-1"}),
             "echo 'a b'\necho 'c'\"'\"'d'\necho ''\necho '*'\necho x-1\n");

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <new>
@@ -47,17 +48,30 @@ Time parse_seconds(const std::string& text) {
   return Time(static_cast<Time::rep>(seconds * factor * 1e9));
 }
 
-std::string unescaped(const std::string& text) {
-  if (text == "\\0") return {'\0'};
-  if (text == "\\n") return "\n";
-  if (text == "\\t") return "\t";
-  return text;
-}
-
-char parse_separator(const std::string& text) {
-  const std::string separator = unescaped(text);
-  if (separator.size() != 1) refuse(fmt::format("-d \"{}\": use one character, or \\n, \\t or \\0", text));
-  return separator[0];
+/// As GNU Parallel's: \\n, \\t, \\0 and other octal numbers.
+std::string parse_separator(const std::string& text) {
+  std::string separator;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\' || i + 1 == text.size()) {
+      separator += text[i];
+      continue;
+    }
+    const char c = text[++i];
+    constexpr std::string_view names = "ntrabfv\\";
+    constexpr std::string_view meant = "\n\t\r\a\b\f\v\\";
+    if (const std::size_t at = names.find(c); at != names.npos) {
+      separator += meant[at];
+      continue;
+    }
+    unsigned value = 0;
+    const auto [end, error] = std::from_chars(&text[i], &text[i] + std::min<std::size_t>(3, text.size() - i), value, 8);
+    if (error != std::errc() || value > 255)
+      refuse(fmt::format("-d '{}': after \\ stands n, t or an octal number", text));
+    separator += static_cast<char>(value);
+    i = static_cast<std::size_t>(end - text.data()) - 1;
+  }
+  if (separator.empty()) refuse("-d '': use the text that ends a value, such as , or \\t or \\0");
+  return separator;
 }
 
 struct Words {
@@ -137,8 +151,9 @@ void add_options(CLI::App& app, CommandLine& line) {
   app.add_option("-a,--arg-file", line.files, "A file of values, one a line; -: standard input.")
       ->allow_extra_args(false);
   app.add_flag("-0,--null", line.null, "Values end with a zero byte.");
-  app.add_option("-d,--delimiter", line.separator, "Values end with this character.");
-  app.add_option("-C,--colsep", line.inputs.columns, "Lines have several values, {1} {2} ..., with this text between.");
+  app.add_option("-d,--delimiter", line.separator, "Values end with this text.");
+  app.add_option("-C,--colsep", line.inputs.columns,
+                 "Values have several values, {1} {2} ..., with what this regular expression matches between.");
   app.add_option("-n,--max-args", line.inputs.group, "Values for each job.")->check(CLI::Range(1, 1'000'000));
   app.add_option_function<std::size_t>(
          "-N,--max-replace-args",
@@ -212,7 +227,7 @@ int run(int argc, char** argv) {
   if (session.ungroup && (session.tag || session.json || session.keep_order))
     refuse("-u leaves the output to the jobs: it does not go with --tag, --json or --keep-order");
   if (line.command.placeholder.empty()) refuse("-I \"\": use a text that stands for the value");
-  line.inputs.separator = line.null ? '\0' : parse_separator(line.separator);
+  line.inputs.separator = line.null ? std::string(1, '\0') : parse_separator(line.separator);
   if (!line.pool.empty() && session.ungroup)
     refuse("-u leaves the output to the jobs, which write on other hosts: it does not go with --in");
   if (line.pool.empty() && !(line.folder.empty() && line.base_files.empty()))
@@ -223,7 +238,6 @@ int run(int argc, char** argv) {
   session.title = words.command.empty() ? "commands" : fmt::format("{}", fmt::join(words.command, " "));
   const CommandTemplate commands(words.command, line.command);
   session.files = files_of(line);
-  line.inputs.columns = unescaped(line.inputs.columns);
   Inputs inputs(std::move(words.sources), line.inputs);
   std::vector<std::unique_ptr<JobHost>> hosts;
   if (line.pool.empty()) {

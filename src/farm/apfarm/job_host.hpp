@@ -25,7 +25,6 @@ struct JobOrder {
   std::uint64_t sequence = 0;
   unsigned slot_number = 1;  ///< For people: {%}, over all hosts.
   Command command{};
-  int input = -1;        ///< What it may read. -1: nothing.
   JobFileNames files{};  ///< For hosts that do not have them.
 };
 

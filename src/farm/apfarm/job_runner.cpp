@@ -203,7 +203,7 @@ void JobRunner::begin(Slot& slot) {
                                             "the command's words as they are"
                                           : "no cell can be started for it"});
   }
-  JobStreams streams{.input = order.input >= 0 ? order.input : no_input_.get(),
+  JobStreams streams{.input = no_input_.get(),
                      .captures = settings_.captures,
                      .files = std::move(slot.files),
                      .group = &guard_.group(index_of(slot))};
@@ -231,8 +231,7 @@ bool JobRunner::begin_in_cell(Slot& slot) {
         if (!slot.files[i]) slot.files[i] = make_job_file();
         outputs[i] = slot.files[i].get();
       }
-      const int input = order.input >= 0 ? order.input : no_input_.get();
-      slot.in_cell = slot.cell->run(order, settings_.entry, input, outputs[0], outputs[1]);
+      slot.in_cell = slot.cell->run(order, settings_.entry, no_input_.get(), outputs[0], outputs[1]);
       if (!slot.in_cell) end_cell(slot);
     }
   } catch (const Error&) {

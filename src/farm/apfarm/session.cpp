@@ -239,15 +239,12 @@ class Session {
     slot.jobs.push_back(
         {.task = task, .record = {.sequence = job.sequence, .host = slot.host->name(), .command = command.text}});
     ++running_;
-    // As GNU Parallel does: the first job may read what nobody else reads.
-    const bool is_copy = job.runs++ != 0;
-    const bool reads = job.sequence == 1 && !is_copy && !inputs_.reads_standard_input() && ::isatty(STDIN_FILENO) == 0;
+    ++job.runs;
     if (options_.verbose) launch::tell_user("", command.text);
     slot.host->give(slot.place, {.task = task,
                                  .sequence = job.sequence,
                                  .slot_number = slot.number,
                                  .command = std::move(command),
-                                 .input = reads ? STDIN_FILENO : -1,
                                  .files = files_of(job, slot)});
   }
 
