@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/signals.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -17,11 +16,9 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
-#include <string_view>
 
 #include "aplib/error.hpp"
 #include "arch/system.hpp"
-#include "base/os/descriptor.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
 #include "kernel/machine_impl.hpp"
@@ -304,17 +301,7 @@ struct Steps {
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Steps steps;
 
-/// A debugger would be told of each step.
-bool is_traced() noexcept {
-  char text[1024];
-  const os::UniqueFd file(::open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC));
-  const ssize_t count = file ? ::read(file.get(), text, sizeof text) : -1;
-  constexpr std::string_view field = "TracerPid:\t";
-  const std::string_view status(text, count > 0 ? static_cast<std::size_t>(count) : 0);
-  const std::size_t at = status.find(field);
-  return at == std::string_view::npos || !status.substr(at + field.size()).starts_with("0\n");
-}
-
+// A debugger would be told of each step.
 void begin_steps(void* context) noexcept {
   constexpr unsigned most = 500;
   if (!arch::is_after_call(context)) return;
@@ -324,7 +311,7 @@ void begin_steps(void* context) noexcept {
   }
   const loader::TaskContext* const flow = loader::here();
   const bool blocks = sigismember(&static_cast<ucontext_t*>(context)->uc_sigmask, SIGTRAP) == 1;
-  if (flow != nullptr && !blocks && !arch::ends_steps(context) && !is_traced()) {
+  if (flow != nullptr && !blocks && !arch::ends_steps(context) && !loader::was_traced_lately()) {
     steps.flow = flow;
     steps.left = most;
     arch::step(context, true);

@@ -297,8 +297,9 @@ bool is_traced() noexcept {
   return place != std::string_view::npos && place + label.size() < status.size() && status[place + label.size()] != '0';
 }
 
-/// The same, as it was within the last milliseconds: many cells start at once, and the answer takes as long as the rest
-/// of an entry. A debugger that has attached meanwhile stopped the process for longer, and has read the whole list.
+}  // namespace
+
+// Many cells start at once, and the answer takes as long as the rest of an entry.
 bool was_traced_lately() noexcept {
   constexpr std::int64_t lately_ns = 2'000'000;
   constexpr std::int64_t traced = 1;  // in place of the lowest bit of the time
@@ -310,6 +311,8 @@ bool was_traced_lately() noexcept {
   last_look.store((now & ~traced) | (is ? traced : 0), std::memory_order_relaxed);  // relaxed: same
   return is;
 }
+
+namespace {
 
 /// gdb watches the probes inside ld.so, not r_brk. After a probe of a load or of an unload it reads what ld.so says
 /// has changed; only after the unload of an object does it read all namespaces anew. So one is loaded and unloaded:

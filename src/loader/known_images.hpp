@@ -45,6 +45,10 @@ struct FoundImage {
 /// instance.
 bool find_image(const void* address, FoundImage& found) noexcept;
 
+/// A debugger, or another tracer, is attached, or was within the last milliseconds. One that has attached meanwhile
+/// stopped the process for longer, and has read the whole list. Async-signal-safe.
+[[nodiscard]] bool was_traced_lately() noexcept;
+
 /// Makes an image known, or unknown. REQUIRES: `image` stays where it is in between; for remove_image, no code of it
 /// runs any more. Call from: any thread. add_image() may throw std::bad_alloc; then nothing is known.
 void add_image(Instance& instance, const LoadedImage& image);
