@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t get_piece_bytes = std::size_t{4}
                                         << 20;  // the answering process holds what the system does not take at once
+constexpr const char* reply_to_nobody = "a reply that nobody waits for, or that counts frames which were not sent";
 constexpr auto reply_sleep = std::chrono::milliseconds(1);
 
 // Packs items one behind the other.
@@ -127,7 +128,7 @@ void OneSidedNetwork::arrive(TaskControl& self, const char* call, std::uint32_t 
   comm::Label label = label_of(self, flags);
   if (flag != nullptr) {
     label.extra |= OneSidedFrame::note_bit;
-    memory_.expect_answer(process);
+    memory_.expect_note(process);
   }
   network_.post(process, FrameKind::put, label, {});
 }
@@ -146,11 +147,13 @@ void OneSidedNetwork::put(TaskControl& self, const char* call, const one_sided::
     if (!body.empty()) memory_.begin_frame(self, part);
     if (last && acknowledge) {
       label.extra |= OneSidedFrame::acknowledge_bit;
-      ++self.cell->acknowledges_requested;
-      memory_.expect_answer(process);
+      // relaxed: ours alone write it; put_landed() looks
+      const std::atomic_ref requested(self.cell->acknowledges_requested);
+      requested.store(requested.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      memory_.expect_acknowledgement(process);
     } else if (last && heaps_.may_hold(copy.cell)) {
       label.extra |= OneSidedFrame::note_bit;  // so that the next one need not be a frame
-      memory_.expect_answer(process);
+      memory_.expect_note(process);
     }
     network_.post(process, kind, label, body);
   };
@@ -362,6 +365,13 @@ void RemoteAccessScope::touch_to_write(const RemoteAccess& access) noexcept {
   if (access.bytes != 0) __atomic_fetch_or(bytes + access.bytes - 1, 0, __ATOMIC_RELAXED);
 }
 
+void RemoteAccessScope::raise(std::int32_t* flag, const char* what, std::uint32_t by, std::uint32_t cell) noexcept {
+  if (flag == nullptr) return;
+  const RemoteAccess access{what, by, cell, reinterpret_cast<const std::byte*>(flag), sizeof *flag};
+  const RemoteAccessScope scope(access);
+  Watch::raise(flag);
+}
+
 bool OneSidedNetwork::is_access(comm::Peer from, const comm::Label& label, const one_sided::Blocks& blocks) {
   const std::uint32_t by = asking_cell(label);
   if (!domain_.is_local(label.cell) || !domain_.cell_map.carries(from, by)) {
@@ -385,7 +395,8 @@ bool OneSidedNetwork::is_access(comm::Peer from, const comm::Label& label, const
 }
 
 void OneSidedNetwork::finish_put(comm::Peer from, const comm::Label& label) {
-  Watch::raise(OneSidedFrame::flag_at(label.cell, label.task));
+  RemoteAccessScope::raise(OneSidedFrame::flag_at(label.cell, label.task), "the flag of a put", asking_cell(label),
+                           label.cell);
   domain_.wake_watcher(*domain_.cells[label.cell]);
   if ((label.extra & OneSidedFrame::acknowledge_bit) != 0) {
     answer(from, FrameKind::put_landed, label, 0, {});
@@ -432,9 +443,9 @@ bool OneSidedNetwork::frame(comm::Peer from, const comm::Label& label, std::span
     case FrameKind::put_landed:
       return put_landed(from, label);
     case FrameKind::carried_out:
-      memory_.landed(from, label.task);
-      memory_.answered(from);
-      return true;
+      if (memory_.noted(from, label.task)) return true;
+      network_.nonsense(from, "a note that nobody asked for, or that counts frames which were not sent");
+      return false;
     case FrameKind::memory_request:
       if (!is_access(from, label, {.bytes = 1})) return false;
       memory_.answer_request(from, label);
@@ -500,7 +511,8 @@ bool OneSidedNetwork::answer_get(comm::Peer from, const comm::Label& label, std:
     one_sided::copy_blocks(items.data(), blocks.local_stride, address_of(label), blocks.remote_stride, blocks);
     answer(from, FrameKind::reply, label, request.id, items);
   }
-  Watch::raise(OneSidedFrame::flag_at(label.cell, label.task));
+  RemoteAccessScope::raise(OneSidedFrame::flag_at(label.cell, label.task), "the flag of a get", asking_cell(label),
+                           label.cell);
   if (label.task != 0) domain_.wake_watcher(*domain_.cells[label.cell]);
   return true;
 }
@@ -536,8 +548,8 @@ bool OneSidedNetwork::take_reply(comm::Peer from, const comm::Label& label, std:
   {
     const std::lock_guard lock(requests_mutex_);
     Request* request = find_request(from, label.key, body.size());
-    if (request == nullptr) {
-      network_.nonsense(from, "a reply that nobody waits for");
+    if (request == nullptr || !memory_.can_have_landed(from, label.task)) {
+      network_.nonsense(from, reply_to_nobody);
       return false;
     }
     cell = request->cell;
@@ -545,7 +557,7 @@ bool OneSidedNetwork::take_reply(comm::Peer from, const comm::Label& label, std:
     const RemoteAccessScope scope(access);
     one_sided::copy_blocks(request->local, request->blocks.local_stride, body.data(),
                            static_cast<std::ptrdiff_t>(request->blocks.bytes), request->blocks);
-    Watch::raise(request->flag);
+    RemoteAccessScope::raise(request->flag, "the flag of a get", cell, cell);
     close_request(*request, label.key);
   }
   memory_.landed(from, label.task);
@@ -559,8 +571,13 @@ bool OneSidedNetwork::put_landed(comm::Peer from, const comm::Label& label) {
     return false;
   }
   Cell& cell = *domain_.cells[label.cell];
-  memory_.landed(from, label.task);
-  memory_.answered(from);
+  // relaxed: it was raised before the frame that is answered now
+  const bool is_awaited = std::atomic_ref(cell.acknowledges_requested).load(std::memory_order_relaxed) !=
+                          static_cast<std::uint32_t>(cell.acknowledged);
+  if (!is_awaited || !memory_.acknowledged(from, label.task)) {
+    network_.nonsense(from, "an acknowledgement that nobody asked for, or that counts frames which were not sent");
+    return false;
+  }
   Watch::raise(&cell.acknowledged);
   domain_.wake_watcher(cell);
   return true;
@@ -580,7 +597,7 @@ std::byte* OneSidedNetwork::large_begin(comm::Peer from, const comm::Label& labe
   const std::lock_guard lock(requests_mutex_);
   const Request* request = find_request(from, label.key, bytes);
   if (request == nullptr || request->blocks.count != 1) {
-    network_.nonsense(from, "a reply that nobody waits for");
+    network_.nonsense(from, reply_to_nobody);
     return nullptr;
   }
   const RemoteAccess access{"get", request->cell, request->cell, request->local, bytes};
@@ -602,8 +619,12 @@ bool OneSidedNetwork::large_end(comm::Peer from, const comm::Label& label, std::
     const std::lock_guard lock(requests_mutex_);
     Request* request = find_request(from, label.key, bytes);
     if (request == nullptr) return false;
+    if (!memory_.can_have_landed(from, label.task)) {
+      network_.nonsense(from, reply_to_nobody);
+      return false;
+    }
     cell = request->cell;
-    Watch::raise(request->flag);
+    RemoteAccessScope::raise(request->flag, "the flag of a get", cell, cell);
     close_request(*request, label.key);
   }
   memory_.landed(from, label.task);

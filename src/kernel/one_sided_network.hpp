@@ -108,8 +108,9 @@ namespace detail {
 /// Says so while it lives.
 class RemoteAccessScope {
  public:
-  explicit RemoteAccessScope(const RemoteAccess& access) noexcept { detail::current_remote_access = &access; }
-  ~RemoteAccessScope() { detail::current_remote_access = nullptr; }
+  explicit RemoteAccessScope(const RemoteAccess& access) noexcept
+      : outer_(std::exchange(detail::current_remote_access, &access)) {}
+  ~RemoteAccessScope() { detail::current_remote_access = outer_; }
   RemoteAccessScope(const RemoteAccessScope&) = delete;
   RemoteAccessScope& operator=(const RemoteAccessScope&) = delete;
 
@@ -117,6 +118,11 @@ class RemoteAccessScope {
   /// would look like a lost peer.
   static void touch_to_read(const RemoteAccess& access) noexcept;
   static void touch_to_write(const RemoteAccess& access) noexcept;
+  /// Raises a flag in `cell`; null: none. `what`: "the flag of a put".
+  static void raise(std::int32_t* flag, const char* what, std::uint32_t by, std::uint32_t cell) noexcept;
+
+ private:
+  const RemoteAccess* const outer_;
 };
 
 class OneSidedNetwork {

@@ -128,7 +128,7 @@ RemoteMemory::Transfer* RemoteMemory::begin(TaskControl& self, const one_sided::
       comm::Label note = label;
       note.key = 0;
       note.extra |= OneSidedFrame::note_bit;
-      expect_answer(process);
+      expect_note(process);
       network_.post(process, FrameKind::put, note, {});
     }
     const Clock::time_point now = Clock::now();
@@ -241,11 +241,12 @@ void RemoteMemory::done(std::uint64_t context, bool ok) {
     label.cell = finished.cell;
     label.task = OneSidedFrame::flag_word(finished.cell, finished.remote_flag);
     label.extra = finished.asking_cell | OneSidedFrame::note_bit;
-    expect_answer(finished.process);
+    expect_note(finished.process);
     network_.post(finished.process, FrameKind::put, label, {});
   }
   if (finished.reads) peer.reads.fetch_sub(1, std::memory_order_release);  // release: pairs with begin_frame()
-  Watch::raise(finished.local_flag);
+  RemoteAccessScope::raise(finished.local_flag, finished.reads ? "the flag of a get" : "the flag of a put",
+                           finished.asking_cell, finished.asking_cell);
   domain_.wake_watcher(*domain_.cells[finished.asking_cell]);
   network_.count_received();
 }

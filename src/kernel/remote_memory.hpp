@@ -46,11 +46,16 @@ class RemoteMemory {
   /// All that was sent to that process has been done there: what is done to its memory now comes behind.
   [[nodiscard]] bool is_settled(std::uint32_t process) const noexcept {
     const Peer& peer = peers_[process];
-    return have_landed(peer) && peer.unanswered.load(std::memory_order_acquire) == 0;  // acquire: as in have_landed()
+    // acquire: as in have_landed()
+    return have_landed(peer) && peer.notes.load(std::memory_order_acquire) == 0 &&
+           peer.acknowledgements.load(std::memory_order_acquire) == 0;
   }
-  /// A frame is sent that asks for a note or an acknowledgement: of flags, which are no data frames.
-  void expect_answer(std::uint32_t process) noexcept {
-    peers_[process].unanswered.fetch_add(1, std::memory_order_relaxed);  // relaxed: ours alone are ours to know
+  // A frame is sent that asks for a note, or for an acknowledgement: of flags, which are no data frames.
+  void expect_note(std::uint32_t process) noexcept {
+    peers_[process].notes.fetch_add(1, std::memory_order_relaxed);  // relaxed: ours alone are ours to know
+  }
+  void expect_acknowledgement(std::uint32_t process) noexcept {
+    peers_[process].acknowledgements.fetch_add(1, std::memory_order_relaxed);  // relaxed: the same
   }
 
   // While the network is polled.
@@ -58,12 +63,21 @@ class RemoteMemory {
   void carry_out(comm::Peer from) noexcept { ++peers_[from].carried_out; }
   /// How many have been, modulo 2^32: for its replies.
   [[nodiscard]] std::uint32_t carried_out_so_far(comm::Peer from) const noexcept { return peers_[from].carried_out; }
-  /// `from` has carried out so many of ours.
-  void landed(comm::Peer from, std::uint32_t count) noexcept {
-    peers_[from].landed.store(count, std::memory_order_relaxed);  // relaxed: a count; the module orders what it counts
+  // With each answer, `from` says how many of ours it has carried out. False: it cannot have, or nobody has asked.
+  [[nodiscard]] bool can_have_landed(comm::Peer from, std::uint32_t count) const noexcept {
+    const Peer& peer = peers_[from];
+    // relaxed: counts; the module orders what they count
+    const std::uint32_t known = peer.landed.load(std::memory_order_relaxed);
+    return count - known <= peer.sent.load(std::memory_order_relaxed) - known;  // modulo 2^32
   }
-  void answered(comm::Peer from) noexcept {
-    peers_[from].unanswered.fetch_sub(1, std::memory_order_release);  // release: to is_settled()
+  void landed(comm::Peer from, std::uint32_t count) noexcept {
+    peers_[from].landed.store(count, std::memory_order_relaxed);  // relaxed: the same
+  }
+  [[nodiscard]] bool noted(comm::Peer from, std::uint32_t count) noexcept {
+    return answered(from, count, peers_[from].notes);
+  }
+  [[nodiscard]] bool acknowledged(comm::Peer from, std::uint32_t count) noexcept {
+    return answered(from, count, peers_[from].acknowledgements);
   }
   void done(std::uint64_t context, bool ok);
   void answer_request(comm::Peer from, const comm::Label& label);
@@ -104,15 +118,23 @@ class RemoteMemory {
     std::map<std::uintptr_t, Key> keys;    // by lowest address
     std::map<std::uintptr_t, bool> asked;  // blocks; true: refused
     std::vector<std::unique_ptr<Transfer>> under_way;
-    std::vector<comm::MemoryKey> opened;       // ours, to it
-    std::atomic<std::uint32_t> reads{0};       // of under_way
-    std::atomic<std::uint32_t> sent{0};        // data frames, modulo 2^32
-    std::atomic<std::uint32_t> landed{0};      // of these
-    std::atomic<std::uint32_t> unanswered{0};  // frames that ask for a note or an acknowledgement
-    std::atomic<std::uint32_t> impatient{0};   // so many more transfers do not wait for what is in their way
-    std::uint32_t carried_out = 0;             // of its data frames; by who polls
+    std::vector<comm::MemoryKey> opened;             // ours, to it
+    std::atomic<std::uint32_t> reads{0};             // of under_way
+    std::atomic<std::uint32_t> sent{0};              // data frames, modulo 2^32
+    std::atomic<std::uint32_t> landed{0};            // of these
+    std::atomic<std::uint32_t> notes{0};             // that have been asked for, and
+    std::atomic<std::uint32_t> acknowledgements{0};  // such
+    std::atomic<std::uint32_t> impatient{0};         // so many more transfers do not wait for what is in their way
+    std::uint32_t carried_out = 0;                   // of its data frames; by who polls
   };
 
+  bool answered(comm::Peer from, std::uint32_t count, std::atomic<std::uint32_t>& awaited) noexcept {
+    // relaxed: it was raised before the frame that is answered now, and only who polls lowers it
+    if (awaited.load(std::memory_order_relaxed) == 0 || !can_have_landed(from, count)) return false;
+    landed(from, count);
+    awaited.fetch_sub(1, std::memory_order_release);  // release: to is_settled()
+    return true;
+  }
   /// Every data frame sent there has been carried out.
   [[nodiscard]] static bool have_landed(const Peer& peer) noexcept {
     // acquire: what landed() was told of came before; relaxed: ours alone are ours to know, of others any moment is

@@ -101,6 +101,8 @@ std::vector<Hostile> all() {
       {"reply_to_nothing", FrameKind::reply, label(0), eight, "a reply that nobody waits for"},
       {"large_reply_to_nothing", FrameKind::reply, label(~0ULL), large, "a reply that nobody waits for"},
       {"landed_for_nobody", FrameKind::put_landed, label(0, 12), {}, "an acknowledgement that is not for here"},
+      {"landed_unasked", FrameKind::put_landed, label(0), {}, "an acknowledgement that nobody asked for"},
+      {"carried_out_unasked", FrameKind::carried_out, label(0), {}, "a note that nobody asked for"},
       {"memory_outside", FrameKind::memory_request, label(end + 5), {}, outside},
       {"key_of_nothing", FrameKind::memory_key, label(slot0), eight, "a key to memory that is not its own"},
       {"heap_outside", FrameKind::heap_request, label(end + 5), {}, outside},

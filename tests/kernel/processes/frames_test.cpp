@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Frames of a peer that are nearly right: each that is not ends the machine with its reason, and none is used.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "cell/matching.hpp"
 #include "fed_module.hpp"
 #include "machines.hpp"
+#include "memory/slot.hpp"
 
 namespace aplib {
 namespace {
@@ -129,6 +132,77 @@ TEST(LargeCollectiveFrames, TakeNoMemoryBeforeTheirBytesCome) {
   EXPECT_FALSE(outcome.is_refused);
   EXPECT_LT(outcome.grown_bytes, bytes / 2);
   EXPECT_EQ(outcome.report.exit_status, 0) << outcome.report.reason;
+}
+
+// ---------------------------------------------------------------- answers
+
+struct WrongAnswer {
+  const char* name;
+  FrameKind kind;
+  std::uint32_t cell;
+  std::uint32_t landed;  ///< So many data frames have been carried out.
+  const char* why;
+
+  friend void PrintTo(const WrongAnswer& answer, std::ostream* out) { *out << answer.name; }
+};
+
+class Answers : public testing::TestWithParam<WrongAnswer> {};
+
+// Cell 1 has put once, and asked for an acknowledgement: one data frame.
+TEST_P(Answers, ThatCannotBeEndTheMachineWithTheirReason) {
+  FedProcess process;
+  std::atomic<bool> has_asked{false};
+  process.module.sent = [&](comm::Peer, const comm::Label& label, std::span<const std::byte>) {
+    if (label.kind == static_cast<std::uint32_t>(FrameKind::put)) has_asked = true;
+  };
+  process.module.feed = [&](comm::Receiver& receiver) {
+    if (!has_asked.exchange(false)) return false;
+    comm::Label label;
+    label.kind = static_cast<std::uint32_t>(GetParam().kind);
+    label.cell = GetParam().cell;
+    label.task = GetParam().landed;
+    receiver.frame(0, label, {});
+    receiver.frame(0, label, {});  // the second one is wrong in any case
+    return true;
+  };
+  const Report report = process.run([&] {
+    const auto place = make_symmetric<int>();
+    put(CellId{0}, 7, place.get(), {.acknowledge = true});
+    static_cast<void>(receive());
+  });
+  expect_nonsense(report, GetParam().why);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Frames, Answers,
+    testing::Values(WrongAnswer{"twice", FrameKind::put_landed, 1, 1, "an acknowledgement that nobody asked for"},
+                    WrongAnswer{"counts_too_many", FrameKind::put_landed, 1, 2, "an acknowledgement that nobody"},
+                    WrongAnswer{"counts_backwards", FrameKind::put_landed, 1, ~0U, "an acknowledgement that nobody"},
+                    WrongAnswer{"of_another_kind", FrameKind::carried_out, 1, 1, "a note that nobody asked for"}),
+    [](const testing::TestParamInfo<WrongAnswer>& info) { return std::string(info.param.name); });
+
+TEST(FlagOfAPut, ThatIsNotThereIsNamed) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  constexpr std::uint64_t offset = SlotPlan::bytes / 2;  // of memory that no cell has here
+  const std::uint32_t word = offset / sizeof(std::int32_t) + 1;
+  const auto put_flag = [&] {
+    FedProcess process;
+    process.module.feed = [&](comm::Receiver& receiver) {
+      comm::Label label;
+      label.kind = static_cast<std::uint32_t>(FrameKind::put);
+      label.cell = 1;
+      label.task = word;
+      receiver.frame(0, label, {});
+      return true;
+    };
+    static_cast<void>(process.run([] { static_cast<void>(receive()); }));
+    std::exit(0);
+  };
+  // A sanitizer's handler, which gets the signal after ours, may end the process in another way.
+  EXPECT_EXIT(
+      put_flag(), [](int status) { return !testing::ExitedWithCode(0)(status); },
+      fmt::format("cell 0: the flag of a put: SIGSEGV.*at address {0:#x}, in the 4 bytes from {0:#x} of cell 1,",
+                  SlotPlan::at(1) + offset));
 }
 
 }  // namespace
