@@ -202,6 +202,8 @@ class Coordinator::Impl {
   void deadline_moves();
   void take_note(std::uint32_t process, const wire::Note& note);
   void send_note(std::uint32_t process, std::span<const std::byte> note);
+  /// The process carries the cell, or the host program. Of any number: for what a node says.
+  [[nodiscard]] bool has_cell(std::uint32_t process, std::uint32_t cell) const;
   void take_ended(const wire::EndedCell& ended);
   void end_well();
   [[nodiscard]] std::vector<wire::FileRef> find_files(const std::string& name);
@@ -243,10 +245,10 @@ class Coordinator::Impl {
   std::optional<Relays> relays;  // None: no gateways.
   const ForcedWay forced_way;
   std::optional<Overseer> overseer;
-  bool all_ended = false;         // as the overseer says: nodes may report
-  std::uint32_t ended_cells = 0;  // whose output has come
-  std::set<std::string> offered;  // program files that nodes may ask for
-  bool ran = false;               // so there is something to fetch
+  bool all_ended = false;                 // as the overseer says: nodes may report
+  std::set<std::uint32_t> ended_cells{};  // whose output has come
+  std::set<std::string> offered;          // program files that nodes may ask for
+  bool ran = false;                       // so there is something to fetch
   bool not_all_fetched = false;
   bool by_force = false;  // whoever has not ended by now is given up
   std::map<std::uint64_t, Inquiry> inquiries;

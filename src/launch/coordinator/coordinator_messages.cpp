@@ -102,19 +102,31 @@ bool Coordinator::Impl::take_of_run(std::uint32_t process, wire::MessageType typ
       return with<wire::Note>(body, [&](const wire::Note& note) { take_note(process, note); });
     case wire::MessageType::output:
       return with<wire::OutputPiece>(body, [&](const wire::OutputPiece& piece) {
+        if (!has_cell(process, piece.cell)) return false;
         std::string bytes(reinterpret_cast<const char*>(piece.bytes.data()), piece.bytes.size());
         output_carrier.write(process, piece.cell, channel(piece.error), std::move(bytes));
+        return true;
       });
     case wire::MessageType::flush:
-      return with<wire::Flush>(
-          body, [&](const wire::Flush& flush) { output_carrier.flush(flush.cell, channel(flush.error)); });
+      return with<wire::Flush>(body, [&](const wire::Flush& flush) {
+        if (!has_cell(process, flush.cell)) return false;
+        output_carrier.flush(flush.cell, channel(flush.error));
+        return true;
+      });
     case wire::MessageType::ended:
-      return with<wire::EndedCell>(body, [&](const wire::EndedCell& ended) { take_ended(ended); });
+      return with<wire::EndedCell>(body, [&](const wire::EndedCell& ended) {
+        if (!has_cell(process, ended.cell)) return false;
+        take_ended(ended);
+        return true;
+      });
     case wire::MessageType::warning:
       return with<wire::Warning>(body, [&](const wire::Warning& warning) { actions.say(warning.text); });
     case wire::MessageType::want_input:
-      return with<wire::WantInput>(
-          body, [&](const wire::WantInput& want) { input_carrier.want(process, want.cell, want.bytes); });
+      return with<wire::WantInput>(body, [&](const wire::WantInput& want) {
+        if (!has_cell(process, want.cell)) return false;
+        input_carrier.want(process, want.cell, want.bytes);
+        return true;
+      });
     case wire::MessageType::finished:
       return with<wire::Finished>(body, [&](const wire::Finished& finished) {
         const Stage stage = nodes[process]->stage;
@@ -172,6 +184,11 @@ void Coordinator::Impl::send_note(std::uint32_t process, std::span<const std::by
   } while (!note.empty());
 }
 
+bool Coordinator::Impl::has_cell(std::uint32_t process, std::uint32_t cell) const {
+  if (cell == Output::host) return process == 0;
+  return (overseer ? overseer->cells() : cells).carries(process, cell);
+}
+
 void Coordinator::Impl::take_ended(const wire::EndedCell& ended) {
   output_carrier.end(ended.cell);
   if (ended.cell == Output::host) {
@@ -179,13 +196,13 @@ void Coordinator::Impl::take_ended(const wire::EndedCell& ended) {
   } else if (ended.status != 0 && first_failure == 0) {
     first_failure = ended.status;
   }
-  ++ended_cells;
+  ended_cells.insert(ended.cell);
   end_well();
 }
 
 /// When all cells have ended well, and keepers see to the end of all nodes, the user need not wait for it.
 void Coordinator::Impl::end_well() {
-  const bool is_over = phase == Phase::running && all_ended && ended_cells == overseer->cells().cells();
+  const bool is_over = phase == Phase::running && all_ended && ended_cells.size() == overseer->cells().cells();
   const bool is_plain = !job.with_host && job.fetched.empty() && !job.cluster.options.account_heap &&
                         std::ranges::all_of(job.cluster.hosts, [](const cluster::ClusterHost& host) {
                           return host.launch == cluster::LaunchKind::keeper && !host.process;

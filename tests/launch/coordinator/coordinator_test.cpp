@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "aplib/error.hpp"
@@ -310,6 +311,55 @@ TEST_F(TwoNodes, OneThatTalksNonsenseIsLost) {
   ASSERT_EQ(said_.size(), 1U);
   EXPECT_NE(said_[0].find("what it says is not this version's control protocol"), std::string::npos) << said_[0];
 }
+
+/// Of a cell, by a node.
+struct Word {
+  const char* name;
+  void (*send)(wire::Connection& connection, std::uint32_t cell);
+
+  friend void PrintTo(const Word& word, std::ostream* out) { *out << word.name; }
+};
+
+class WordsOfCells : public TwoNodes, public ::testing::WithParamInterface<std::tuple<Word, std::uint32_t>> {};
+
+// Node b has cell 1 alone.
+TEST_P(WordsOfCells, OneThatSpeaksOfACellOfAnotherIsLost) {
+  a_.instead[wire::MessageType::go] = [](wire::Connection&) {};
+  b_.instead[wire::MessageType::go] = [](wire::Connection& connection) {
+    const auto& [word, cell] = GetParam();
+    word.send(connection, cell);
+    // Who believes that answers this.
+    connection.send(wire::OutputPiece{1, false, std::as_bytes(std::span("x"))});
+  };
+  b_.instead[wire::MessageType::written] = [this](wire::Connection&) { coordinator_->stop(9, "it was believed"); };
+  EXPECT_EQ(run().status, static_cast<int>(ExitStatus::peer_lost));
+  ASSERT_EQ(said_.size(), 1U);
+  EXPECT_NE(said_[0].find("what it says is not this version's control protocol"), std::string::npos) << said_[0];
+}
+
+INSTANTIATE_TEST_SUITE_P(OfOthers, WordsOfCells,
+                         ::testing::Combine(::testing::Values(Word{"output",
+                                                                   [](wire::Connection& connection,
+                                                                      std::uint32_t cell) {
+                                                                     connection.send(wire::OutputPiece{
+                                                                         cell, false, std::as_bytes(std::span("x"))});
+                                                                   }},
+                                                              Word{
+                                                                  "flush",
+                                                                  [](wire::Connection& connection, std::uint32_t cell) {
+                                                                    connection.send(wire::Flush{cell, false});
+                                                                  }},
+                                                              Word{
+                                                                  "ended",
+                                                                  [](wire::Connection& connection, std::uint32_t cell) {
+                                                                    connection.send(wire::EndedCell{cell, 0});
+                                                                  }},
+                                                              Word{
+                                                                  "input",
+                                                                  [](wire::Connection& connection, std::uint32_t cell) {
+                                                                    connection.send(wire::WantInput{cell, 1});
+                                                                  }}),
+                                            ::testing::Values(0U, 2U, Output::host)));
 
 TEST_F(TwoNodes, AFileThatWasNotOfferedIsNotSent) {
   b_.instead[wire::MessageType::prepare] = [](wire::Connection& connection) {
