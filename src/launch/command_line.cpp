@@ -94,6 +94,7 @@ class Parser {
   std::optional<int> split(int argc, const char* const* argv, int& program);
   [[nodiscard]] bool takes_value(std::string_view option) const;
   [[nodiscard]] std::string unknown_option(const std::string& word) const;
+  void add_program_options();
   void add_machine_options();
   void note_given();
 
@@ -133,18 +134,7 @@ Parser::Parser(CommandLine& into)
   app_.add_option("--args", entry_arguments_,
                   "The arguments of the --entry before it: as many as its types, or up to --.")
       ->type_name("VALUE...");
-  app_.add_flag("--expand", into.expand,
-                "Replace {cid}, {x}, {y} and {ncel} in the program's arguments, cell by cell.");
-  app_.add_option("--output", into.output.output, "File for standard output; {cid}: a file for each cell.")
-      ->type_name("FILE")
-      ->check(name_problem);
-  app_.add_option("--error", into.output.error, "The same for standard error.")->type_name("FILE")->check(name_problem);
-  app_.add_option("--input", into.output.input, "File that each cell reads as standard input; {cid} as above.")
-      ->type_name("FILE")
-      ->check(name_problem);
-  app_.add_option("--wd", into.folder, "Folder in which each cell starts, made if missing; {cid} as above.")
-      ->type_name("FOLDER")
-      ->check(name_problem);
+  add_program_options();
   app_.add_option_function<std::string>(
           "--timeout", [&into](const std::string& text) { into.timeout = parse_seconds(text); },
           "End the run after this many seconds, with status 124.")
@@ -177,6 +167,30 @@ Parser::Parser(CommandLine& into)
   // aprun starts itself on hosts with these. They are not for people: a group without a name is not shown.
   app_.add_option("--node", into.node)->group("");
   app_.add_option("--process", into.process)->group("");
+}
+
+void Parser::add_program_options() {
+  CommandLine& into = into_;
+  app_.add_flag("--expand", into.expand,
+                "Replace {cid}, {x}, {y} and {ncel} in the program's arguments, cell by cell.");
+  app_.add_option("--output", into.output.output, "File for standard output; {cid}: a file for each cell.")
+      ->type_name("FILE")
+      ->check(name_problem);
+  app_.add_option("--error", into.output.error, "The same for standard error.")->type_name("FILE")->check(name_problem);
+  app_.add_option("--input", into.output.input, "File that each cell reads as standard input; {cid} as above.")
+      ->type_name("FILE")
+      ->check(name_problem);
+  app_.add_option("--wd", into.folder, "Folder in which each cell starts, made if missing; {cid} as above.")
+      ->type_name("FOLDER")
+      ->check(name_problem);
+  app_.add_option_function<std::vector<std::string>>(
+          "-x",
+          [&into](const std::vector<std::string>& all) {
+            for (const std::string& text : all) into.variables.push_back(named_variable(text, "-x"));
+          },
+          "Pass on this variable of the environment, also to other hosts, or set it there; may be repeated.")
+      ->type_name("NAME[=VALUE]")
+      ->allow_extra_args(false);
 }
 
 void Parser::add_machine_options() {
@@ -349,6 +363,19 @@ std::optional<int> read_direct(int argc, const char* const* argv, CommandLine& i
 }
 
 }  // namespace
+
+wire::NamedValue named_variable(const std::string& text, std::string_view option) {
+  const std::size_t equals = std::min(text.find('='), text.size());
+  const std::string name = text.substr(0, equals);
+  const char* const value = std::getenv(name.c_str());
+  if (name.empty())
+    throw Error(Errc::bad_option, fmt::format("{}: \"{}\" has no name; write {} NAME=VALUE", option, text, option));
+  if (equals == text.size() && value == nullptr) {
+    throw Error(Errc::bad_option, fmt::format("{} {}: there is no such variable; set it, or write {} {}=VALUE", option,
+                                              name, option, name));
+  }
+  return {name, equals == text.size() ? value : text.substr(equals + 1)};
+}
 
 std::pair<std::string, std::string> split_place(const std::string& text) {
   const std::size_t colon = text.rfind(':');

@@ -48,6 +48,9 @@ struct CommandLine {
 /// help or a message, and returns the exit status.
 [[nodiscard]] std::optional<int> read_command_line(int argc, const char* const* argv, CommandLine& into);
 
+/// Of "NAME=VALUE", or of "NAME" with the value that it has here. Throws Error(bad_option), which names the option.
+[[nodiscard]] wire::NamedValue named_variable(const std::string& text, std::string_view option);
+
 /// A path and the text behind its last colon, which may be missing: "a.dat:in/a.dat".
 [[nodiscard]] std::pair<std::string, std::string> split_place(const std::string& text);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -18,6 +19,7 @@
 #include "base/arguments.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/text.hpp"
+#include "launch/command_line.hpp"
 #include "launch/start/launch_method.hpp"
 
 namespace aplib::launch {
@@ -36,6 +38,9 @@ enum class Effect : std::uint8_t {
   variable,
   setting,
   setting_of_all,
+  variables,
+  variables_of_all,
+  all_variables,
   programs,
   tags,
   timeout,
@@ -71,8 +76,10 @@ constexpr MpiexecOption mpiexec_options[] = {
     {"processes", 0, Effect::processes, "each rank of the program is an ordinary process, not a cell"},
     {"dry-run", 0, Effect::dry_run, "print what would run where; run nothing"},
     {"quiet q", 0, Effect::quiet, "do not tell which options have no effect"},
-    {"oversubscribe allow-run-as-root envall genvall verbose v", 0, Effect::none, "so it is anyway"},
-    {"envlist genvlist", 1, Effect::none, "all variables are passed on"},
+    {"envlist", 1, Effect::variables, "pass on these variables of the environment: A,B"},
+    {"genvlist", 1, Effect::variables_of_all, "the same for all programs"},
+    {"envall genvall", 0, Effect::all_variables, "pass on all variables that do not belong to this host or login"},
+    {"oversubscribe allow-run-as-root verbose v", 0, Effect::none, "so it is anyway"},
     {"map-by rank-by cpus-per-proc cpus-per-rank soft arch iface launcher bootstrap rmk", 1, Effect::hint,
      "no effect: a note says so"},
     {"nooversubscribe report-bindings display-map display-allocation bycore bynode byslot", 0, Effect::hint,
@@ -282,6 +289,7 @@ class MpiexecReader {
   std::vector<Section> sections_;
   std::optional<std::uint64_t> per_host_;
   Words without_effect_;
+  bool all_variables_ = false;
   bool timeout_given_ = false;
   bool quiet_ = false;
   bool in_file_ = false;
@@ -312,20 +320,24 @@ void MpiexecReader::apply(const MpiexecOption& option, const std::string& word, 
       section.program.folder = values[0];
       break;
     case Effect::variable:
-      if (const std::size_t equals = values[0].find('='); equals != std::string::npos) {
-        section.program.variables.push_back(variable(word, values[0].substr(0, equals), values[0].substr(equals + 1)));
-      } else if (const char* const value = std::getenv(values[0].c_str()); value != nullptr) {
-        section.program.variables.push_back(variable(word, values[0], value));
-      } else {
-        deny(fmt::format("{} {}: there is no such variable; set it, or write {} {}=VALUE", word, values[0], word,
-                         values[0]));
-      }
+      section.program.variables.push_back(named_variable(values[0], word));
       break;
     case Effect::setting:
       section.program.variables.push_back(variable(word, values[0], values[1]));
       break;
     case Effect::setting_of_all:
       result_.variables.push_back(variable(word, values[0], values[1]));
+      break;
+    case Effect::variables:
+    case Effect::variables_of_all: {
+      std::istringstream names(values[0]);
+      for (std::string name; std::getline(names, name, ',');)
+        (option.effect == Effect::variables ? section.program.variables : result_.variables)
+            .push_back(named_variable(name, word));
+      break;
+    }
+    case Effect::all_variables:
+      all_variables_ = true;
       break;
     case Effect::programs:
       read_file(values[0]);
@@ -419,8 +431,30 @@ void MpiexecReader::place_ranks() {
   }
 }
 
+/// Of this host or login, or of what has started us: what runs on another host has its own.
+bool stays_here(std::string_view name) {
+  constexpr std::array<std::string_view, 18> names{
+      "HOME", "USER",     "LOGNAME", "SHELL",      "PWD",    "OLDPWD", "SHLVL",    "_",  "HOSTNAME",
+      "HOST", "HOSTTYPE", "TERM",    "XAUTHORITY", "TMPDIR", "MAIL",   "LD_AUDIT", "TZ", "GLIBC_TUNABLES"};
+  constexpr std::array<std::string_view, 14> beginnings{"SSH_",  "XDG_",  "DBUS_",    "DISPLAY", "WAYLAND_",
+                                                        "SLURM", "SRUN_", "PBS_",     "LSB_",    "PE_HOSTFILE",
+                                                        "PMI",   "OMPI_", "MPIEXEC_", "AP_"};
+  return std::ranges::find(names, name) != names.end() ||
+         std::ranges::any_of(beginnings, [name](std::string_view each) { return name.starts_with(each); });
+}
+
 /// The first program stands on aprun's command line.
 void MpiexecReader::give_programs() {
+  if (all_variables_ && !result_.hosts.empty()) {  // those that are set expressly come behind, and win
+    std::vector<wire::NamedValue> all;
+    for (char** each = ::environ; *each != nullptr; ++each) {
+      const std::string_view text = *each;
+      const std::size_t equals = std::min(text.find('='), text.size() - 1);
+      const std::string_view name = text.substr(0, equals);
+      if (!name.empty() && !stays_here(name)) all.emplace_back(std::string(name), std::string(text.substr(equals + 1)));
+    }
+    result_.variables.insert(result_.variables.begin(), all.begin(), all.end());
+  }
   for (Section& section : sections_) {
     std::vector<wire::NamedValue>& own = section.program.variables;
     if (sections_.size() == 1) std::ranges::copy(std::exchange(own, {}), std::back_inserter(result_.variables));

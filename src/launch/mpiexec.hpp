@@ -27,8 +27,9 @@ struct Mpiexec {
 /// The name under which aprun was started, "mpiexec" or "mpirun", without suffix .aplib; empty: another one.
 [[nodiscard]] std::string_view mpiexec_name(std::string_view argv0);
 
-/// Understands `arguments`, argv without argv[0]. `own_name`: this computer's. Reads the host file that they name. Where
-/// they name no hosts, a batch system's job may have some. Throws Error(bad_option): subject, cause, remedy in one line.
+/// Understands `arguments`, argv without argv[0]. `own_name`: this computer's. Reads the host file that they name.
+/// Where they name no hosts, a batch system's job may have some. Throws Error(bad_option): subject, cause, remedy in
+/// one line.
 [[nodiscard]] Mpiexec read_mpiexec(std::span<const char* const> arguments, std::string_view own_name);
 
 /// The text of --help.

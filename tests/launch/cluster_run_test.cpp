@@ -193,6 +193,23 @@ TEST_F(ClusterRun, ADryRunAsksTheHostsAndRunsNothing) {
   EXPECT_FALSE(contains(ended.out, "cell 0 of")) << ended.out;
 }
 
+TEST_F(ClusterRun, VariablesReachProgramsOnHostsOfAnotherEnvironment) {
+  const std::string file = folder_.write("elsewhere.toml",
+                                         "[machine]\ngrid = \"1x1\"\n[[host]]\nname = \"a\"\nlaunch = \"command\"\n"
+                                         "command = \"env -i {cmd}\"\n");
+  const std::string program = folder_.compile("variables",
+                                              "#include <stdio.h>\n#include <stdlib.h>\nint main(void) {\n  const char "
+                                              "*names[] = {\"ONE\", \"TWO\", \"SIX\"};\n"
+                                              "  for (int i = 0; i < 3; ++i) printf(\"%s \", getenv(names[i]) ? "
+                                              "getenv(names[i]) : \"none\");\n  return 0;\n}\n");
+  Start start{.arguments = {}, .environment = {{"ONE", "1"}, {"SIX", "6"}}};
+  const Ended ended = aprun_cluster(file, {"-x", "ONE", "-x", "TWO=2=b", program}, start);
+  EXPECT_EQ(ended.out, "1 2=b none ") << ended.error;
+  const Ended unknown = aprun_cluster(file, {"-x", "NO_SUCH", program});
+  EXPECT_EQ(unknown.error, "aprun: -x NO_SUCH: there is no such variable; set it, or write -x NO_SUCH=VALUE\n");
+  EXPECT_EQ(unknown.status, 2);
+}
+
 TEST_F(ClusterRun, NamesOfModulesAreOrders) {
   const std::string program = folder_.compile("count", counting);
   const std::string file = local_cluster(folder_, 2, 1);

@@ -182,6 +182,23 @@ class Variable {
   const char* name_;
 };
 
+TEST(MpiexecOptions, PassVariablesOn) {
+  const Variable one("MPIEXEC_ONE", "1");  // begins as those that stay here
+  const Variable two("TWO", "2 2");
+  EXPECT_EQ(text_of(understood({"-genvlist", "MPIEXEC_ONE,TWO", "prog"}).variables), "MPIEXEC_ONE=1 TWO=2 2 ");
+  EXPECT_EQ(text_of(understood({"-envlist", "TWO", "a", ":", "b"}).own), "TWO=2 2 ");
+  EXPECT_NE(refusal({"-genvlist", "TWO,THREE", "prog"}).find("-genvlist THREE: there is no such variable"),
+            std::string::npos);
+  EXPECT_EQ(text_of(understood({"-genvall", "prog"}).variables), "") << "all ranks are here";
+  for (const char* const option : {"-genvall", "-envall"}) {
+    const std::string all = text_of(understood({option, "-host", "a", "-genv", "TWO", "3", "prog"}).own);
+    EXPECT_NE(all.find("TWO=2 2 "), std::string::npos) << all;
+    EXPECT_GT(all.find("TWO=3 "), all.find("TWO=2 2 ")) << "the later one counts";
+    EXPECT_EQ(all.find("HOME="), std::string::npos) << all;
+    EXPECT_EQ(all.find("MPIEXEC_ONE="), std::string::npos) << all;
+  }
+}
+
 TEST(MpiexecHosts, AreThoseOfTheSlurmJob) {
   const Variable job("SLURM_JOB_ID", "7");
   const Variable list("SLURM_JOB_NODELIST", "here,n[1-2]");
