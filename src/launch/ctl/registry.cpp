@@ -70,7 +70,10 @@ int RegistrySocket::listen(const std::string& path) const {
   const std::string before = path + std::string(unready);
   sockaddr_un address;
   if (!fill(address, before)) return -1;
-  ::unlink(before.c_str());
+  // One that was killed may have left it. Anything else of that name is somebody's.
+  struct stat there {};
+  if (::lstat(before.c_str(), &there) == 0 && S_ISSOCK(there.st_mode) && make().connect(before) != 0)
+    ::unlink(before.c_str());
   if (::bind(descriptor_.get(), plain(address), sizeof address) != 0) return -1;
   if (::listen(descriptor_.get(), waiting_max) == 0 && ::rename(before.c_str(), path.c_str()) == 0) return 0;
   const int error = errno;

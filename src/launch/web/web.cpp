@@ -211,7 +211,10 @@ class SocketFile {
     const int error = errno;
     ::umask(before);
     errno = error;
-    if (result != 0) throw Error(Errc::failed, fmt::format("cannot listen at {}: {}", path_, system_text()));
+    if (result != 0) {
+      throw Error(Errc::failed, fmt::format("cannot listen at {}: {}; nothing may have that name with .new behind it",
+                                            path_, system_text()));
+    }
   }
   ~SocketFile() { ::unlink(path_.c_str()); }
   SocketFile(const SocketFile&) = delete;

@@ -222,6 +222,11 @@ class Clients(PlaceTest):
         refused = self.place.run("apctl", "web", "--socket", path)
         self.assertEqual((refused.returncode, "a file that is no socket is there" in refused.stderr), (1, True))
         self.assertEqual(path.read_text(), "mine")
+        beside = self.place.folder / "other.socket.new"
+        beside.write_text("mine, too")
+        refused = self.place.run("apctl", "web", "--socket", self.place.folder / "other.socket")
+        self.assertEqual((refused.returncode, "with .new behind it" in refused.stderr), (1, True))
+        self.assertEqual(beside.read_text(), "mine, too")
 
     def test_command_line(self):
         page = self.place.serve()
