@@ -364,6 +364,12 @@ namespace {
 
 [[noreturn]] void refuse_words(const std::string& text) { throw Error(Errc::bad_argument, text); }
 
+std::string names_of_hosts(const Pool& pool) {
+  std::vector<std::string_view> names;
+  for (const pool::PoolHost& each : pool.hosts()) names.push_back(each.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 /// POOL:PATH or POOL:HOST:PATH.
 struct Place {
   Pool pool;
@@ -387,7 +393,18 @@ Place place_of(const std::string& text) {
     if (is_meant) place.hosts.push_back(i);
   }
   place.names_host = !place.hosts.empty();
-  if (place.names_host) place.path.erase(0, second + 1);
+  if (place.names_host) {
+    place.path.erase(0, second + 1);
+  } else if (second != place.path.npos && host.find('/') == host.npos) {
+    refuse_words(fmt::format("pool {} has no host {}: it has {}; if a path is meant, write {}:./{}", place.pool.name(),
+                             host, names_of_hosts(place.pool), place.pool.name(), place.path));
+  }
+  if (place.path == "~" || place.path.starts_with("~/")) {
+    refuse_words(
+        fmt::format("{}: nobody expands ~ there: write a path from /, or one from the home folder of the hosts, "
+                    "as {}",
+                    text, place.path.size() > 2 ? place.path.substr(2) : "."));
+  }
   if (!place.names_host)
     for (std::size_t i = 0; i < place.pool.hosts().size(); ++i) place.hosts.push_back(i);
   return place;
@@ -559,12 +576,8 @@ int exec_in_pool(const std::vector<std::string>& words, unsigned number) {
   if (colon != std::string::npos) {
     const std::string wanted = words[0].substr(colon + 1);
     const auto at = std::ranges::find(pool.hosts(), wanted, &pool::PoolHost::name);
-    if (at == pool.hosts().end()) {
-      std::vector<std::string_view> known;
-      for (const pool::PoolHost& each : pool.hosts()) known.push_back(each.name);
-      throw Error(Errc::bad_argument,
-                  fmt::format("pool {} has no host {}: it has {}", pool.name(), wanted, fmt::join(known, ", ")));
-    }
+    if (at == pool.hosts().end())
+      refuse_words(fmt::format("pool {} has no host {}: it has {}", pool.name(), wanted, names_of_hosts(pool)));
     which = static_cast<std::size_t>(at - pool.hosts().begin());
   }
   start::NodeStart start{.process = static_cast<std::uint32_t>(which),

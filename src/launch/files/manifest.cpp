@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "launch/files/manifest.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <glob.h>
 #include <limits.h>
@@ -13,6 +14,7 @@
 #include <set>
 #include <system_error>
 
+#include "base/os/descriptor.hpp"
 #include "launch/terminal.hpp"
 
 namespace aplib::launch::files {
@@ -107,6 +109,12 @@ class Gatherer {
     }
     if (!is_safe_path(target)) return complain(fmt::format("{}: its path is too long", shown(path)));
     if (S_ISREG(status.st_mode)) {
+      if (status.st_size == 0 && has_content(path)) {
+        return complain(
+            fmt::format("{}: its file system does not say how much is in it, as that of /proc: copy it, and "
+                        "send the copy",
+                        shown(path)));
+      }
       constexpr std::uint64_t block = 512;
       entry.bytes = static_cast<std::uint64_t>(status.st_size);
       entry.stored = std::min<std::uint64_t>(static_cast<std::uint64_t>(status.st_blocks) * block, entry.bytes);
@@ -127,6 +135,13 @@ class Gatherer {
     entry.kind = EntryKind::folder;
     keep(std::move(entry), path);
     add_folder(path, target);
+  }
+
+  /// Nothing can be read where it cannot be opened, which the sender will say.
+  static bool has_content(const std::string& path) {
+    const os::UniqueFd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    char byte = 0;
+    return file && ::read(file.get(), &byte, 1) == 1;
   }
 
   void keep(Entry entry, const std::string& path) {

@@ -214,7 +214,7 @@ Answer Receiver::answer_file(std::uint32_t i) {
       return {};
     }
     const bool may_be_same = S_ISREG(status->st_mode) && static_cast<std::uint64_t>(status->st_size) == entry.bytes &&
-                             (refuses || time_of(*status) == entry.time);
+                             (refuses || (time_of(*status) == entry.time && (status->st_mode & 0777) == entry.mode));
     if (may_be_same) {
       if (const auto sum = target_->sum(entry.path))
         return {refuses ? Kind::compare_only : Kind::compare, entry.bytes, {sum->begin(), sum->end()}};

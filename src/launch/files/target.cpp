@@ -228,7 +228,7 @@ bool Target::settle(const Place& place, const std::string& path, Existing existi
 
 std::string Target::differs(const std::string& path) const {
   return fmt::format(
-      "{} is there and differs; remove it, choose another target, or let it be replaced (--replace, "
+      "{} is there and differs; remove it, choose another target, or let it be replaced (apctl sync, aprun --replace, "
       "replace = true)",
       full(path));
 }

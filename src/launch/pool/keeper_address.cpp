@@ -27,7 +27,7 @@ namespace {
 constexpr auto connect_patience = 10s;
 constexpr auto own_patience = 3s;
 constexpr auto crowd_pause = 2ms;  // many connect to the same socket
-constexpr const char* silence = "its keeper closes the connection without a word: it may know another key";
+constexpr const char* silence = "its keeper closes the connection without a word: it has ended, or knows another key";
 
 std::string not_reached(int error) {
   if (error == ENOENT || error == ECONNREFUSED)

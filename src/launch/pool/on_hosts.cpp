@@ -21,6 +21,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -240,6 +241,17 @@ class HostRuns {
     all_well_ = false;
   }
 
+  /// Something went wrong here. That what runs there ends by our leaving is no news then.
+  void complain_of(std::uint32_t host, std::string_view problem) {
+    complain(fmt::format("{}: {}", name(host), problem));
+    const std::lock_guard lock(mutex_);
+    told_.insert(host);
+  }
+  bool was_told(std::uint32_t host) {
+    const std::lock_guard lock(mutex_);
+    return told_.contains(host);
+  }
+
   void end(std::uint32_t host) {
     if (work_.over) work_.over(host);
     const std::lock_guard lock(mutex_);
@@ -264,7 +276,7 @@ class HostRuns {
       end(host);
     };
     events.ended = [this](std::uint32_t host, int status, const std::string& said) {
-      if (status != 0 && said.empty())
+      if (status != 0 && said.empty() && !was_told(host))
         complain(fmt::format("{}: what ran there {}", name(host), start::how_it_ended(status)));
       end(host);
     };
@@ -279,7 +291,7 @@ class HostRuns {
         threads_.push_back(
             os::quiet_thread("apctl-host", [this, ends, host = contact.process] { speak(host, *ends); }));
       } catch (const Error& error) {  // what runs there ends with its streams
-        complain(fmt::format("{}: {}", name(contact.process), error.what()));
+        complain_of(contact.process, error.what());
         const std::lock_guard lock(mutex_);
         *ends = {};
       }
@@ -293,10 +305,9 @@ class HostRuns {
       const LaneMaker make_lanes = [&]() -> std::unique_ptr<LaneSource> {
         return work_.takes_lanes ? std::make_unique<WayLanes>(pool_, host, tokens_.at(host)) : nullptr;
       };
-      for (const std::string& problem : work_.here(host, ends, make_lanes))
-        complain(fmt::format("{}: {}", name(host), problem));
+      for (const std::string& problem : work_.here(host, ends, make_lanes)) complain_of(host, problem);
     } catch (const std::exception& error) {
-      complain(fmt::format("{}: {}", name(host), error.what()));
+      complain_of(host, error.what());
     }
     const std::lock_guard lock(mutex_);
     ends = {};
@@ -330,6 +341,7 @@ class HostRuns {
   std::mutex mutex_;                // of what follows
   std::condition_variable changed_;
   std::list<std::shared_ptr<os::Ends>> open_;
+  std::set<std::uint32_t> told_;
   std::size_t over_ = 0;
   bool all_well_ = true;
   bool stopped_ = false;

@@ -335,6 +335,26 @@ class Here(PoolTest):
         )
         self.assertRegex(self.run_it("apctl", "put", tree, "there", status=2).stderr, "^apctl: there: not a place in a")
         self.assertRegex(self.run_it("apctl", "put", path / "no", f"p:{there}", status=2).stderr, "^apctl: .*/no")
+        for place, answer in ((f"p:c:{there}", "^apctl: pool p has no host c: it has a; .* write p:./c:"),
+                              ("p:~/x", "^apctl: p:~/x: nobody expands ~ there: write .*, as x$"),
+                              ("p:a:~", "^apctl: p:a:~: nobody expands ~ there: write .*, as .$")):
+            self.assertRegex(self.run_it("apctl", "put", tree, place, status=2).stderr, answer)
+        self.run_it("apctl", "put", tree, f"p:{there}/with:colon")
+        self.assertEqual(content(there / "with:colon" / "tree"), content(tree))
+        self.assertRegex(self.run_it("apctl", "put", "/proc/version", f"p:{there}", status=2).stderr,
+                         "^apctl: /proc/version: its file system does not say how much is in it")
+        (tree / "empty").chmod(0o750)
+        self.run_it("apctl", "sync", tree, f"p:{there}")
+        self.assertEqual((there / "tree" / "empty").stat().st_mode & 0o777, 0o750, "a mode alone is a difference, too")
+        (there / "tree" / "empty").write_text("differs")
+        self.assertRegex(self.run_it("apctl", "put", tree, f"p:{there}", status=1).stderr, r"\(apctl sync, ")
+        small = self.folder.path / "small"
+        small.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", small], check=True)
+        self.addCleanup(subprocess.run, ["umount", small], check=True)
+        failed = self.run_it("apctl", "get", f"p:{there}/tree", small, status=1).stderr
+        self.assertRegex(failed, "No space left on device")
+        self.assertNotIn("killed by signal", failed)
         self.assertEqual(self.hosts()[0]["running"], 0)
 
     def test_speed(self):
