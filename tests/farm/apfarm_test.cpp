@@ -101,6 +101,31 @@ TEST(Apfarm, CombinesAndCutsValuesAsGnuParallelDoes) {
       << "jobs leave standard input alone";
 }
 
+TEST(Apfarm, TakesOptionsOfScripts) {
+  EXPECT_EQ(output_of({"--will-cite", "--lb", "-k", "-r", "--max-procs", "2", "--", "echo"}, "a\n\nb\n"), "a\nb\n");
+  EXPECT_EQ(output_of({"-k", "-j2", "-X", "echo", "x{}", ":::", "a", "b", "c"}), "xa xb\nxc\n");
+  EXPECT_EQ(output_of({"-k", "--tagstring", "{#}", "-v", "echo", ":::", "a"}), "1\techo a\n1\ta\n");
+  EXPECT_EQ(output_of({"-k", "--header", ":", "echo", "{b}{a}", ":::", "a", "1", ":::", "b", "2"}), "21\n");
+  const Folder folder;
+  const std::string place = folder / "out";
+  EXPECT_EQ(output_of({"--results", place, "echo {}; echo e >&2", ":::", "a/b"}), "");
+  EXPECT_EQ(folder.read("out/1/a\\_b/stdout") + folder.read("out/1/a\\_b/stderr"), "a/b\ne\n");
+  const Ended above = run(apfarm({"--results", place, "echo", ":::", ".."}));
+  EXPECT_EQ(above.status, 255);
+  EXPECT_NE(above.error.find("the value .. is no folder of its own"), std::string::npos) << above.error;
+  // Each start is later than the one before by the delay at least, whatever the machine does.
+  EXPECT_EQ(run(apfarm({"-j4", "--delay", "0.05", "--joblog", folder / "log", "true", ":::", "1", "2", "3"})).status,
+            0);
+  std::vector<double> starts;
+  for (const std::string& line : sorted_lines(folder.read("log"))) {
+    const std::size_t at = line.find("\t:\t");
+    if (at != std::string::npos) starts.push_back(std::stod(line.substr(at + 3)));
+  }
+  ASSERT_EQ(starts.size(), 3U);
+  EXPECT_GE(starts[1] - starts[0], 0.045);
+  EXPECT_GE(starts[2] - starts[1], 0.045);
+}
+
 TEST(Apfarm, QuotesValuesForTheShellAndRunsCommandsThatAreValues) {
   EXPECT_EQ(output_of({"--dry-run", "echo", ":::", "a b", "c'd", "", "*", "x-1"}),
             "echo 'a b'\necho 'c'\"'\"'d'\necho ''\necho '*'\necho x-1\n");

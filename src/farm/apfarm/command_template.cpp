@@ -37,12 +37,12 @@ std::string folder_of(const std::string& value) {
   return last == std::string::npos ? "/" : value.substr(0, last + 1);
 }
 
-/// Where the last so many extensions begin; text.npos: it has less.
-std::size_t extensions_of(std::string_view text, std::size_t count, bool in_name) {
+/// Where the last so many extensions of a name begin; text.npos: it has less.
+std::size_t extensions_of(std::string_view text, std::size_t count) {
   std::size_t dot = text.size();
   for (; count > 0; --count) {
     dot = dot == 0 ? text.npos : text.rfind('.', dot - 1);
-    if (dot == text.npos || (in_name && text.find('/', dot) != text.npos)) return text.npos;
+    if (dot == text.npos || text.find('/', dot) != text.npos) return text.npos;
   }
   return dot;
 }
@@ -53,7 +53,8 @@ std::string cut_value(const std::string& value, std::string_view cut) {
   if (cut == "//") return folder_of(value);
   if (cut == "+/") return slash == std::string::npos ? "" : value.substr(0, slash);
   if (cut.starts_with("+.")) {
-    const std::size_t dot = extensions_of(value, cut.size() - 1, false);
+    // One of them is what follows the last dot, wherever that is.
+    const std::size_t dot = cut == "+." ? value.rfind('.') : extensions_of(value, cut.size() - 1);
     return dot == value.npos ? "" : value.substr(dot + 1);
   }
   std::string text = value;
@@ -61,7 +62,7 @@ std::string cut_value(const std::string& value, std::string_view cut) {
     text.erase(0, slash == std::string::npos ? 0 : slash + 1);
     cut.remove_prefix(1);
   }
-  if (const std::size_t dot = extensions_of(text, cut.size(), true); dot != text.npos) text.erase(dot);
+  if (const std::size_t dot = extensions_of(text, cut.size()); dot != text.npos) text.erase(dot);
   return text;
 }
 
@@ -86,7 +87,7 @@ CommandTemplate::CommandTemplate(const std::vector<std::string>& words, const St
     add_text(text);
   }
   const auto is_value = [](const Piece& piece) { return piece.kind >= Kind::values; };
-  if (std::ranges::none_of(pieces_, is_value)) {
+  if (is_constant()) {
     if (style.quote && !words.empty()) pieces_.push_back({.kind = Kind::word});
     if (!style.quote && !words.empty()) pieces_.push_back({.kind = Kind::blanks, .text = " "});
     pieces_.push_back({.kind = Kind::values});
@@ -97,6 +98,10 @@ CommandTemplate::CommandTemplate(const std::vector<std::string>& words, const St
   });
   quotes_values_ = style.quote || !is_value(*until);
   plain_ = quotes_values_ && is_plain();
+}
+
+bool CommandTemplate::is_constant() const {
+  return std::ranges::none_of(pieces_, [](const Piece& piece) { return piece.kind >= Kind::values; });
 }
 
 CommandTemplate CommandTemplate::of_name(const std::string& text, const Style& style) {

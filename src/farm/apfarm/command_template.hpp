@@ -36,6 +36,8 @@ class CommandTemplate {
   /// Of a name or another text, which nobody quotes and no value is appended to.
   static CommandTemplate of_name(const std::string& text, const Style& style);
 
+  /// Nothing in it is replaced.
+  [[nodiscard]] bool is_constant() const;
   [[nodiscard]] Command make(const std::vector<std::string>& values, std::uint64_t sequence, unsigned slot) const;
 
  private:

@@ -24,7 +24,7 @@
 
 namespace aplib::farm {
 
-inline constexpr std::uint32_t worker_version = 3;
+inline constexpr std::uint32_t worker_version = 4;
 /// Of a job's output in one message.
 inline constexpr std::size_t output_piece = std::size_t{64} << 10;
 /// A worker beats so often in the time after which its silence means that it is lost.
@@ -52,10 +52,12 @@ struct BeginWork {
   std::uint64_t silence = 0;  ///< A worker that says nothing for so many nanoseconds is lost.
   bool has_files = false;     ///< A transfer follows.
   bool cells = false;         ///< As of JobRunner,
+  std::uint8_t nice = 0;      ///< this,
   std::string entry{};        ///< and this, too.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.version, self.jobs, self.shell, self.owner, self.silence, self.has_files, self.cells, self.entry);
+    fields(self.version, self.jobs, self.shell, self.owner, self.silence, self.has_files, self.cells, self.nice,
+           self.entry);
   }
 };
 

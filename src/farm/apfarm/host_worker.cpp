@@ -278,8 +278,12 @@ class Worker {
   void make_ready() {
     slots_ = slots_of(begin_->jobs);
     const std::string shell = begin_->shell.empty() ? usual_shell() : begin_->shell;
-    runner_.emplace(JobRunner::Settings{
-        .slots = slots_, .shell = shell, .owner = begin_->owner, .cells = begin_->cells, .entry = begin_->entry});
+    runner_.emplace(JobRunner::Settings{.slots = slots_,
+                                        .shell = shell,
+                                        .owner = begin_->owner,
+                                        .cells = begin_->cells,
+                                        .nice = begin_->nice,
+                                        .entry = begin_->entry});
     say(WorkerReady{.slots = static_cast<std::uint32_t>(slots_)});
   }
 

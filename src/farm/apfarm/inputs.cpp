@@ -239,6 +239,7 @@ std::vector<Inputs::Values> Inputs::side_by_side(const std::vector<Values>& colu
 Inputs::Inputs(std::vector<InputSource> sources, Style style) : style_(std::move(style)) {
   if (style_.columns) columns_ = std::make_unique<Columns>(*style_.columns);
   if (sources.empty()) sources.push_back({.file = "-"});
+  values_in_record_ = sources.size();
   const bool alone = sources.size() == 1;
   if (style_.linked) {
     for (std::size_t i = 1; i < sources.size(); ++i) sources[i].linked = true;
@@ -309,14 +310,13 @@ Inputs::State Inputs::next_record(Values& values) {
 
 /// Until a job's records are there, with the one that had no room, or the last ones.
 Inputs::State Inputs::gather() {
-  while (!ended_ && (style_.group == 0 || gathered_.size() < style_.group) &&
-         (style_.room == 0 || gathered_size_ <= style_.room)) {
+  while (!ended_ && (style_.group == 0 || gathered_.size() < style_.group) && (room_ == 0 || gathered_size_ <= room_)) {
     Values record;
     const State state = next_record(record);
     if (state == State::waits) return state;
     ended_ = state == State::ended;
     if (ended_) break;
-    if (style_.room != 0) gathered_size_ += style_.size_of(record);
+    if (room_ != 0) gathered_size_ += size_of_(record);
     gathered_.push_back(std::move(record));
   }
   return gathered_.empty() ? State::ended : State::value;
@@ -325,14 +325,14 @@ Inputs::State Inputs::gather() {
 Inputs::State Inputs::next_job(Values& values) {
   if (const State state = gather(); state != State::value) return state;
   std::size_t count = gathered_.size();
-  if (style_.room != 0 && gathered_size_ > style_.room && count > 1) --count;
-  if (ended_ && style_.spread != 0) {
-    if (each_ == 0) each_ = (count + style_.spread - 1) / style_.spread;
+  if (room_ != 0 && gathered_size_ > room_ && count > 1) --count;
+  if (ended_ && spread_ != 0) {
+    if (each_ == 0) each_ = (count + spread_ - 1) / spread_;
     count = std::min(count, each_);
   }
   values.clear();
   for (; count > 0; --count) {
-    if (style_.room != 0) gathered_size_ -= style_.size_of(gathered_.front());
+    if (room_ != 0) gathered_size_ -= size_of_(gathered_.front());
     values.insert(values.end(), gathered_.front().begin(), gathered_.front().end());
     gathered_.pop_front();
   }

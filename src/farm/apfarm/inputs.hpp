@@ -2,6 +2,7 @@
 // Inputs: where the values of apfarm's jobs come from: words of the command line, files, standard input.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -56,9 +57,6 @@ class Inputs {
     std::optional<std::string> last{};     ///< A value that ends its source, without being one (-E).
     bool named = false;                    ///< The first value of a source names the others (--header).
     bool shuffled = false;                 ///< Jobs come in a random order.
-    std::size_t spread = 0;                ///< Jobs of the last records, when they fit into one; 0: that one.
-    std::size_t room = 0;                  ///< What the sizes of a job's records may sum up to; 0: anything.
-    std::function<std::size_t(const Values&)> size_of{};
   };
   /// No sources: standard input. Reads what must be known at once, and waits for that. Throws Error.
   Inputs(std::vector<InputSource> sources, Style style);
@@ -72,10 +70,14 @@ class Inputs {
   [[nodiscard]] std::optional<std::uint64_t> count() const noexcept { return count_; }
   /// Of a record's values, where sources name them.
   [[nodiscard]] const Values& names() const noexcept { return names_; }
-  /// Called once, before the first next(): the size of a record is known late.
-  void limit(std::size_t room, std::function<std::size_t(const Values&)> size_of) {
-    style_.room = room;
-    style_.size_of = std::move(size_of);
+  /// 0: as many as the columns of each one.
+  [[nodiscard]] std::size_t values_in_record() const noexcept { return columns_ ? 0 : values_in_record_; }
+  /// A job takes records whose sizes sum up to `room`; the last ones are spread over so many jobs. 0: not spread.
+  /// REQUIRES: called before next().
+  void fill(std::size_t room, std::size_t spread, std::function<std::size_t(const Values&)> size_of) {
+    room_ = std::max<std::size_t>(room, 1);
+    spread_ = spread;
+    size_of_ = std::move(size_of);
     count_.reset();
   }
 
@@ -100,6 +102,7 @@ class Inputs {
   Style style_;
   std::unique_ptr<Columns> columns_;
   Values names_;
+  std::size_t values_in_record_ = 0;
   std::optional<ValueReader> first_;  // else first_rows_
   Filter first_filter_;
   std::optional<std::string> first_value_;  // read to be named
@@ -112,6 +115,9 @@ class Inputs {
   std::deque<Values> gathered_;     // records
   std::size_t gathered_size_ = 0;
   std::size_t each_ = 0;  // of them, when the last ones are here
+  std::size_t room_ = 0;  // 0: any
+  std::size_t spread_ = 0;
+  std::function<std::size_t(const Values&)> size_of_;
   bool ended_ = false;
   bool reads_standard_input_ = false;
   std::vector<Values> shuffled_;

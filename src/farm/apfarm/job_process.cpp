@@ -99,6 +99,7 @@ struct Birth {
   int input;
   int output;
   int error;
+  int nice;
   std::atomic<pid_t>* group;
   std::atomic<int> problem{0};  // what exec says. Atomic: the child, which shares our memory, writes it behind vfork()
 };
@@ -112,6 +113,7 @@ struct Birth {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (birth.nice != 0) static_cast<void>(::nice(birth.nice));
   if (birth.input >= 0) ::dup2(birth.input, STDIN_FILENO);
   if (birth.output >= 0) ::dup2(birth.output, STDOUT_FILENO);
   if (birth.error >= 0) ::dup2(birth.error, STDERR_FILENO);
@@ -147,6 +149,7 @@ JobProcess::JobProcess(const Command& command, const std::string& shell, const s
               .input = streams.input,
               .output = files_[output].get(),
               .error = files_[error].get(),
+              .nice = streams.nice,
               .group = streams.group};
   pid_ = ::vfork();  // the parent waits until the child has executed something
   if (pid_ == 0) become(birth);

@@ -50,6 +50,7 @@ using JobFiles = std::array<os::UniqueFd, 2>;
 struct JobStreams {
   int input = -1;
   bool captures = true;                 ///< Else it writes where apfarm does.
+  int nice = 0;                         ///< As of nice(1).
   JobFiles files{};                     ///< Of a job that has left them unused, or none.
   std::atomic<pid_t>* group = nullptr;  ///< The guard's; the process writes it before anything else.
 };

@@ -97,13 +97,14 @@ std::string cell_program() {
               fmt::format("--cells needs {}, which is not there: is APlib installed completely?", program));
 }
 
-JobCell::JobCell(const std::string& program, const std::vector<char*>& environment, std::atomic<pid_t>* group) {
+JobCell::JobCell(const std::string& program, const std::vector<char*>& environment, std::atomic<pid_t>* group,
+                 int nice) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) os::refuse_descriptor("a cell's socket");
   socket_.reset(ends[0]);
   const os::UniqueFd theirs(ends[1]);
   process_.emplace(Command{.text = program, .words = {program}}, "/bin/sh", environment,
-                   JobStreams{.input = theirs.get(), .captures = false, .files = {}, .group = group});
+                   JobStreams{.input = theirs.get(), .captures = false, .nice = nice, .files = {}, .group = group});
 }
 
 bool JobCell::run(const JobOrder& order, const std::string& entry, int input, int output, int error) {
@@ -205,6 +206,7 @@ void JobRunner::begin(Slot& slot) {
   }
   JobStreams streams{.input = no_input_.get(),
                      .captures = settings_.captures,
+                     .nice = settings_.nice,
                      .files = std::move(slot.files),
                      .group = &guard_.group(index_of(slot))};
   try {
@@ -225,7 +227,7 @@ bool JobRunner::begin_in_cell(Slot& slot) {
   try {
     // A cell that has gone meanwhile is replaced once.
     for (int attempt = 0; attempt < 2 && !slot.in_cell; ++attempt) {
-      if (!slot.cell) slot.cell.emplace(cell_program_, environment_->of(order), &cell_group(slot));
+      if (!slot.cell) slot.cell.emplace(cell_program_, environment_->of(order), &cell_group(slot), settings_.nice);
       std::array<int, 2> outputs{STDOUT_FILENO, STDERR_FILENO};
       for (std::size_t i = 0; i < outputs.size() && settings_.captures; ++i) {
         if (!slot.files[i]) slot.files[i] = make_job_file();

@@ -36,7 +36,7 @@ namespace aplib::farm {
 class JobCell {
  public:
   /// Starts it. Throws as JobProcess.
-  JobCell(const std::string& program, const std::vector<char*>& environment, std::atomic<pid_t>* group);
+  JobCell(const std::string& program, const std::vector<char*>& environment, std::atomic<pid_t>* group, int nice);
 
   /// REQUIRES: it has none. False: it has gone.
   [[nodiscard]] bool run(const JobOrder& order, const std::string& entry, int input, int output, int error);
@@ -63,6 +63,7 @@ class JobRunner final : public JobHost {
     std::string shell = "/bin/sh";
     std::string owner{};  ///< PARALLEL_PID
     bool cells = false;   ///< Programs that a cell can run need no process.
+    int nice = 0;         ///< Of jobs.
     std::string entry{};  ///< Not empty: jobs are calls of this function, as of aprun --entry, and all run in cells.
   };
   explicit JobRunner(const Settings& settings);

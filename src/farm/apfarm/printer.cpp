@@ -11,6 +11,7 @@
 #include <climits>
 #include <cstddef>
 
+#include "base/os/descriptor.hpp"
 #include "base/text.hpp"
 
 namespace aplib::farm {
@@ -23,6 +24,17 @@ constexpr std::size_t buffer_bytes = 65536;
 std::uint64_t bytes_of_file(int file) noexcept {
   struct stat status {};
   return file >= 0 && ::fstat(file, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+}
+
+bool copy_file(int from, int to) noexcept {
+  std::array<char, buffer_bytes> bytes;
+  for (off_t place = 0; from >= 0;) {
+    const ssize_t count = ::pread(from, bytes.data(), bytes.size(), place);
+    if (count <= 0) return count == 0;
+    if (!os::write_all(to, std::string_view(bytes.data(), static_cast<std::size_t>(count)))) return false;
+    place += count;
+  }
+  return true;
 }
 
 Printer::Printer(int signals) : signals_(signals) {

@@ -37,5 +37,7 @@ class Printer {
 };
 
 [[nodiscard]] std::uint64_t bytes_of_file(int file) noexcept;
+/// All of a file, behind what the other one has. -1: nothing. False: it cannot be read or written (errno).
+[[nodiscard]] bool copy_file(int from, int to) noexcept;
 
 }  // namespace aplib::farm

@@ -476,6 +476,7 @@ std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings
                         .owner = fmt::format("{}", ::getpid()),
                         .silence = static_cast<std::uint64_t>(pool.cluster().options.peer_timeout.count()),
                         .cells = settings.cells,
+                        .nice = static_cast<std::uint8_t>(settings.nice),
                         .entry = settings.entry};
   const auto manifest = manifest_of(settings.files);
   const auto passed =

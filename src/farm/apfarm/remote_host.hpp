@@ -16,6 +16,7 @@ struct PoolSettings {
   std::string jobs{};                ///< On each host, as of -j.
   std::string folder{};              ///< In which jobs run; empty: the current one, where a host has it.
   bool cells = false;                ///< As of JobRunner,
+  int nice = 0;                      ///< this,
   std::string entry{};               ///< and this, too.
   std::vector<std::string> files{};  ///< Of this computer, which all jobs find below that folder.
 };

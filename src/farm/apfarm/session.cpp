@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "farm/apfarm/session.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
@@ -15,6 +16,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -35,6 +37,10 @@ std::optional<Halt> Halt::parse(std::string_view text) {
   if (text == "never" || text == "0") return Halt{};
   if (text == "1") text = "soon,fail=1";
   if (text == "2") text = "now,fail=1";
+  if (text == "-1") text = "soon,success=1";
+  if (text == "-2") text = "now,success=1";
+  const std::string part = fmt::format("soon,fail={}", text);
+  if (text.ends_with('%') && text.find('=') == text.npos) text = part;
   Halt halt{.when = When::soon};
   const std::size_t comma = text.find(',');
   if (comma != std::string_view::npos) {
@@ -154,7 +160,7 @@ class Session {
     }
     flush();
     tell_output_problem();
-    if (options_.bar || options_.progress) show_progress(true);
+    if (shows_progress()) show_progress(true);
     show_counts();
     tally_.end(status(), reason());
     return status();
@@ -176,8 +182,13 @@ class Session {
   [[nodiscard]] bool is_over() const { return closing_ ? running_ == 0 : inputs_ended_ && queue_.held() == 0; }
   [[nodiscard]] int status() const {
     if (halt_status_) return *halt_status_;
+    if (options_.halt.part != 0 && done_ != 0)
+      return static_cast<int>(std::ceil(100 * static_cast<double>(failed_) / static_cast<double>(all())));
     return static_cast<int>(std::min<std::uint64_t>(failed_, 101));
   }
+
+  /// The number of jobs, as far as it is known.
+  [[nodiscard]] std::uint64_t all() const { return inputs_.count().value_or(sequence_); }
 
   [[nodiscard]] std::string reason() const {
     if (halt_status_ && *halt_status_ > 128 && *halt_status_ != output_lost)
@@ -200,6 +211,7 @@ class Session {
 
   [[nodiscard]] bool has_room() const {
     const std::size_t ready = std::max<std::size_t>(slots_.size(), 1) * (is_far_ ? ready_for_far : 1);
+    if (options_.delay != Time{0} && (queue_.waiting() != 0 || time_now() < next_start_)) return false;
     return !inputs_ended_ && !closing_ && queue_.waiting() < ready && sequence_ - printed_ < outputs_max_;
   }
   [[nodiscard]] bool wants_to_feed_now() const { return has_room() && !inputs_wait_; }
@@ -218,7 +230,7 @@ class Session {
         ++skipped_;
         pass_over(job.sequence);
       } else if (options_.dry_run) {
-        printer_.print(commands_.make(job.values, job.sequence, 1).text + "\n");
+        printer_.print(tag_of(job) + commands_.make(job.values, job.sequence, 1).text + "\n");
         ++printed_;
       } else {
         const auto task = queue_.submit({.retries = options_.tries - 1, .timeout = options_.timeout});
@@ -240,6 +252,7 @@ class Session {
         {.task = task, .record = {.sequence = job.sequence, .host = slot.host->name(), .command = command.text}});
     ++running_;
     ++job.runs;
+    next_start_ = time_now() + options_.delay;
     if (options_.verbose) launch::tell_user("", command.text);
     slot.host->give(slot.place, {.task = task,
                                  .sequence = job.sequence,
@@ -259,9 +272,11 @@ class Session {
     return {.sends = names(files.sends), .returns = names(files.returns), .cleanup = files.cleanup};
   }
 
+  [[nodiscard]] bool shows_progress() const { return options_.bar || options_.progress || options_.eta; }
+
   void wait() {
     flush();
-    if (options_.bar || options_.progress) show_progress(false);
+    if (shows_progress()) show_progress(false);
     std::optional<Time> until = queue_.next_time();
     const auto also = [&](std::optional<Time> time) {
       if (time) until = until ? std::min(*until, *time) : time;
@@ -275,6 +290,7 @@ class Session {
       also(host.host->next_time());
     }
     if (lonely_since_) also(*lonely_since_ + lonely_max);
+    if (options_.delay != Time{0} && !inputs_ended_ && queue_.waiting() == 0) also(next_start_);
     const timespec left = os::timespec_of(until.value_or(Time{0}) - time_now());
     if (::ppoll(waits_.data(), waits_.size(), until ? &left : nullptr, nullptr) < 0) {
       if (errno != EINTR) throw Error(Errc::failed, fmt::format("cannot wait for jobs: {}", std::strerror(errno)));
@@ -493,16 +509,13 @@ class Session {
                                 : halt.on == Halt::On::succeeded ? done_ - failed_
                                                                  : done_;
     if (halt.on == Halt::On::failed && good) return;
-    const auto all = static_cast<double>(inputs_.count().value_or(sequence_));
     const bool reached =
-        halt.count != 0 ? count >= halt.count : all >= 3 && static_cast<double>(count) >= halt.part * all;
+        halt.count != 0 ? count >= halt.count : static_cast<double>(count) >= halt.part * static_cast<double>(all());
     if (!reached) return;
     if (!good) launch::tell_user("apfarm", fmt::format("this job failed: {}", ended.record.command));
     closing_ = true;
-    if (halt.on == Halt::On::failed && halt.count != 0)
+    if (halt.on == Halt::On::failed && failed_ == 1 && (halt.count == 1 || halt.when == Halt::When::now))
       halt_status_ = ended.record.signal != 0 ? 128 + ended.record.signal : ended.record.exit_value & 0xff;
-    if (halt.on == Halt::On::failed && halt.count == 0)
-      halt_status_ = static_cast<int>(std::ceil(100 * static_cast<double>(failed_) / all));
     if (halt.on == Halt::On::succeeded) halt_status_ = 0;
     stop_all(halt.when == Halt::When::now ? Stop::term : Stop::unless_begun);
   }
@@ -521,15 +534,67 @@ class Session {
     const int output = ended.files[JobProcess::output].get();
     const int error = ended.files[JobProcess::error].get();
     ended.record.received = bytes_of_file(output);
-    if (options_.json) {
+    if (options_.results) {
+      write_results(ended, output, error);
+    } else if (options_.json) {
       print_json(ended, output, error);
     } else {
-      std::string tag;
-      if (options_.tag) tag = fmt::format("{}\t", fmt::join(ended.job.values, " "));
+      const std::string tag = tag_of(ended.job);
+      if (options_.prints_commands) printer_.print(tag + ended.record.command + "\n");
       if (ended.record.received != 0) printer_.print_file(output, STDOUT_FILENO, tag);
       if (bytes_of_file(error) != 0) printer_.print_file(error, STDERR_FILENO, tag);
     }
     if (joblog_) joblog_->add(ended.record);
+  }
+
+  [[nodiscard]] std::string tag_of(const Job& job) const {
+    return options_.tag ? options_.tag->make(job.values, job.sequence, 1).text + '\t' : "";
+  }
+
+  /// Files with what the job has written, and with its number.
+  void write_results(const Ended& ended, int output, int error) {
+    const Results& results = *options_.results;
+    std::string place = results.place.make(ended.job.values, ended.job.sequence, 1).text;
+    const bool begins_names = !results.place.is_constant() && !place.ends_with('/');
+    if (results.place.is_constant()) {
+      for (std::size_t i = 0; i < ended.job.values.size(); ++i)
+        place += "/" + file_name(name_of_value(i)) + "/" + file_name(ended.job.values[i]);
+    }
+    const std::filesystem::path path = begins_names ? place : place + "/";
+    std::error_code problem;
+    std::filesystem::create_directories(path.parent_path(), problem);
+    const auto write = [&](const char* name, const char* ending, std::string_view text, int copied) {
+      const std::string file = begins_names ? path.string() + ending : (path / name).string();
+      const os::UniqueFd descriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      if (!descriptor || !os::write_all(descriptor.get(), text) || !copy_file(copied, descriptor.get()))
+        throw Error(Errc::failed, fmt::format("--results: cannot write {}: {}", file, std::strerror(errno)));
+    };
+    write("stdout", "", options_.prints_commands ? ended.record.command + "\n" : "", output);
+    write("stderr", ".err", "", error);
+    write("seq", ".seq", std::to_string(ended.job.sequence), -1);
+  }
+
+  /// That of its place in its record.
+  [[nodiscard]] std::string name_of_value(std::size_t place) const {
+    if (inputs_.values_in_record() != 0) place %= inputs_.values_in_record();
+    const std::vector<std::string>& names = options_.results->names;
+    return place < names.size() ? names[place] : std::to_string(place + 1);
+  }
+
+  /// A value as one name, as GNU Parallel writes it.
+  static std::string file_name(const std::string& value) {
+    if (value == "." || value == "..")
+      throw Error(
+          Errc::failed,
+          fmt::format("--results: the value {} is no folder of its own; use a place such as DIR/{{#}}/", value));
+    std::string name;
+    for (const char c : value) {
+      if (c == '/') name += "\\_";
+      if (c == '\t') name += "\\t";
+      if (c == '\\') name += "\\\\";
+      if (c != '/' && c != '\t' && c != '\\') name += c;
+    }
+    return name;
   }
 
   void print_json(const Ended& ended, int output, int error) {
@@ -565,6 +630,10 @@ class Session {
       const std::uint64_t tenths = ended * 40 / *count;
       text = fmt::format("{:3}% [{:<40}] {}", ended * 100 / *count, std::string(tenths, '#'), text);
     }
+    if (options_.eta && count && done_ != 0) {
+      const double each = std::chrono::duration<double>(time - began_).count() / static_cast<double>(done_);
+      text += fmt::format(", {:.0f} s left", each * static_cast<double>(*count - std::min(*count, ended)));
+    }
     text = fmt::format("\r{}\x1b[K{}", text, last ? "\n" : "");
     static_cast<void>(launch::write_all(STDERR_FILENO, text));
   }
@@ -599,6 +668,8 @@ class Session {
   bool inputs_ended_ = false;
   bool inputs_wait_ = false;
   Time shown_{};
+  const Time began_ = time_now();
+  Time next_start_{};
 };
 
 }  // namespace

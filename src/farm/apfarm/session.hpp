@@ -43,22 +43,32 @@ struct FileTemplates {
   bool cleanup = false;
 };
 
+/// Where outputs go instead of standard output (--results).
+struct Results {
+  CommandTemplate place;             ///< A folder; with values in it and without / at the end, the beginning of names.
+  std::vector<std::string> names{};  ///< Of the values, in folders' names; their numbers where there are none.
+};
+
 struct SessionOptions {
   std::string title{};  ///< What apctl web calls it.
   unsigned tries = 1;
   Time timeout{0};      ///< 0: none.
   bool copies = false;  ///< Idle slots run what others have for long, when nothing waits; the first to end counts.
   bool keep_order = false;
-  bool tag = false;
+  std::optional<CommandTemplate> tag{};  ///< What each line of output begins with, and a tab.
   bool ungroup = false;
   bool dry_run = false;
   bool json = false;
-  bool verbose = false;
+  bool verbose = false;          ///< The command stands on standard error when it starts,
+  bool prints_commands = false;  ///< or before its output.
   bool bar = false;
   bool progress = false;
+  bool eta = false;
+  Time delay{0};  ///< Between the starts of jobs.
   Halt halt{};
   FileTemplates files{};
   std::string joblog{};  ///< Empty: none.
+  std::optional<Results> results{};
   Resume resume = Resume::no;
 };
 
