@@ -64,8 +64,9 @@ class FedProcess {
     options.deadlock_report = false;
   }
 
-  /// Runs `program` on cell 1, until it ends or the machine fails.
-  Report run(const std::function<void()>& program) {
+  /// Runs `program` on cell 1, until it ends or the machine fails. Then calls `ended`: no note may come behind it.
+  Report run(
+      const std::function<void()>& program, const std::function<void()>& ended = [] {}) {
     const EndsInTime guard("the process that the test feeds");
     Machine machine(options);
     machine_ = &machine;
@@ -73,6 +74,7 @@ class FedProcess {
     const Process process{1, CellMap::consecutive(std::array{1U, 1U}), {"ws0", "ws1"}, &module, &launcher};
     const Report report = run_process(machine, program, process);
     if (ender_.joinable()) ender_.join();
+    ended();
     machine_ = nullptr;
     return report;
   }
