@@ -64,9 +64,8 @@ std::vector<RecordLocks::File>::iterator find_file(RecordLocks& locks, const str
 }
 
 /// The descriptor that holds the instance's locks on the file of `descriptor`; -1, errno set, when it cannot be had.
-int holder_of(Instance& instance, int descriptor, const struct stat& status) {
-  RecordLocks& locks = shared_part(instance.libc().locks);
-  const std::lock_guard lock(locks.mutex);
+/// With the mutex held, for as long as the descriptor is used: another thread may give up the locks, and it.
+int holder_of(RecordLocks& locks, int descriptor, const struct stat& status) {
   if (const auto known = find_file(locks, status); known != locks.files.end()) return known->holder.get();
   const std::string path = fmt::format("/proc/self/fd/{}", descriptor);
   os::UniqueFd holder;
@@ -77,7 +76,11 @@ int holder_of(Instance& instance, int descriptor, const struct stat& status) {
   }
   if (holder && holder.get() <= STDERR_FILENO)  // those numbers have a meaning
     holder = os::UniqueFd(::fcntl(holder.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  if (!holder) return -1;
+  if (!holder) return failed(ENOLCK);
+  struct stat opened {};
+  // A thread that waits for a lock does not keep others from closing the file.
+  if (::fstat(holder.get(), &opened) != 0 || opened.st_dev != status.st_dev || opened.st_ino != status.st_ino)
+    return failed(EBADF);
   locks.files.push_back({status.st_dev, status.st_ino, os::GuardedFd(std::move(holder))});
   return locks.files.back().holder.get();
 }
@@ -99,11 +102,15 @@ int lock_record(Instance& instance, int descriptor, int command, struct flock& a
     record.l_start += position;
     record.l_whence = SEEK_SET;
   }
-  const int holder = holder_of(instance, descriptor, status);
-  if (holder < 0) return failed(ENOLCK);
-  if (command == F_SETLK) return ::fcntl(holder, F_OFD_SETLK, &record);
-  if (command == F_SETLKW) return wait_for(instance, [&] { return ::fcntl(holder, F_OFD_SETLK, &record); });
-  if (::fcntl(holder, F_OFD_GETLK, &record) != 0) return -1;
+  RecordLocks& locks = shared_part(instance.libc().locks);
+  const auto ask = [&](int question) {  // none of them waits
+    const std::lock_guard lock(locks.mutex);
+    const int holder = holder_of(locks, descriptor, status);
+    return holder < 0 ? -1 : ::fcntl(holder, question, &record);
+  };
+  if (command == F_SETLK) return ask(F_OFD_SETLK);
+  if (command == F_SETLKW) return wait_for(instance, [&] { return ask(F_OFD_SETLK); });
+  if (ask(F_OFD_GETLK) != 0) return -1;
   if (record.l_type == F_UNLCK) {
     asked.l_type = F_UNLCK;
     return 0;
