@@ -25,7 +25,8 @@ aplib_tls_descriptor_resolver:
     pushq   %r10
     pushq   %r11
     movq    8(%rax), %rdi
-    # x87, SSE, AVX, AVX-512 state: at most 2,688 bytes and the header, on a 64-byte boundary
+    # SSE, AVX, AVX-512 state (0xee; x87 is left out, because what is called does not use it): at most 2,688 bytes
+    # and the header, on a 64-byte boundary
     andq    $-64, %rsp
     subq    $3072, %rsp
     xorl    %edx, %edx

@@ -191,7 +191,13 @@ void Lanes::write(Lane& lane) {
     const Stream::Result result = lane.stream->write(std::span(pieces).first(count));
     writes_.store(writes_.load(counter) + 1, counter);
     if (result.kind == Stream::Kind::failed) return give_up(lane, lane.stream->failure());
-    if (result.kind != Stream::Kind::moved) return set_full(lane, true);
+    if (result.kind != Stream::Kind::moved) {
+      // Else nobody would be told when there is room.
+      if (!set_full(lane, true)) {
+        give_up(lane, "its connection cannot be watched here: " + std::generic_category().message(errno));
+      }
+      return;
+    }
     last_write_ = cycles();
     lane.written += result.bytes;
     if (lane.written < lane.whole) continue;
@@ -201,13 +207,13 @@ void Lanes::write(Lane& lane) {
 }
 
 /// The polling thread is told when there is room again.
-void Lanes::set_full(Lane& lane, bool full) noexcept {
-  if (lane.full == full) return;
+bool Lanes::set_full(Lane& lane, bool full) noexcept {
+  if (lane.full == full) return true;
   lane.full = full;
   epoll_event event{};
   event.events = full ? EPOLLIN | EPOLLOUT : EPOLLIN;
   event.data.ptr = &lane;
-  static_cast<void>(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, lane.stream->socket(), &event));
+  return ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, lane.stream->socket(), &event) == 0;
 }
 
 /// Nothing is written by it any more. The polling thread takes what has come by it, and removes it.
@@ -215,7 +221,7 @@ void Lanes::give_up(Lane& lane, const std::string& why) {
   if (lane.share == nullptr) return;
   Outflow::Share& share = *std::exchange(lane.share, nullptr);
   lane.whole = lane.written = 0;
-  set_full(lane, false);
+  static_cast<void>(set_full(lane, false));  // it is at its end in any case
   last_end_ = why;
   owes_ = true;  // as add()
   out_.lose(share);
@@ -341,7 +347,7 @@ bool Lanes::look(News& news) {
     Lane& lane = *static_cast<Lane*>(event.data.ptr);
     if ((event.events & EPOLLOUT) != 0) {
       const std::lock_guard hold(lock_);
-      set_full(lane, false);
+      static_cast<void>(set_full(lane, false));  // if it fails, this is told again
       news.writable = true;
     }
     if ((event.events & ~std::uint32_t{EPOLLOUT}) != 0 && std::ranges::find(ahead, &lane) == ahead.end() &&

@@ -113,7 +113,8 @@ class Lanes {
   // With the lock held.
   void write(Lane& lane);
   bool begin_chunk(Lane& lane);
-  void set_full(Lane& lane, bool full) noexcept;
+  /// False, errno set: the polling thread cannot be told.
+  [[nodiscard]] bool set_full(Lane& lane, bool full) noexcept;
   void give_up(Lane& lane, const std::string& why);
   void remove_ended();
   void note_pressure();
