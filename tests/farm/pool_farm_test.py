@@ -64,9 +64,16 @@ class PoolFarmTest(unittest.TestCase):
         self.temporary = self.folder.path / "tmp"  # of the hosts, not of what runs here
         self.temporary.mkdir()
         done = subprocess.run([driver.BIN / "apctl", "up", "-f", self.folder.write("p.toml", text)],
-                              env=dict(os.environ, TMPDIR=str(self.temporary)), capture_output=True, text=True,
-                              timeout=PATIENCE)
+                              env=self.host_environment(), capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual((done.stdout, done.stderr), ("pool p: 3 hosts stand ready\n", ""))
+
+    def host_environment(self):
+        """As that of a login by ssh, with a ~/.bashrc that says what reads it."""
+        (self.folder.path / ".bashrc").write_text("echo bashrc\nexit 0\n")
+        made = dict(os.environ, TMPDIR=str(self.temporary), HOME=str(self.folder.path),
+                    SSH_CLIENT="10.0.0.1 40000 22", SSH2_CLIENT="10.0.0.1 40000 22")
+        made.pop("SHLVL", None)
+        return made
 
     def end_all(self):
         for pid in [*with_words("apkeeper"), *workers()]:
@@ -74,10 +81,12 @@ class PoolFarmTest(unittest.TestCase):
                 os.kill(pid, signal.SIGKILL)
         subprocess.run(["rm", "-rf", "/run/aptest/aplib"], check=True)
 
+    shell = "/bin/sh"
+
     def start(self, *words, jobs="2", cwd=None):
         made = subprocess.Popen(
             [driver.BIN / "apfarm", "--in", "p", f"-j{jobs}", *map(str, words)], stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, PARALLEL_SHELL="/bin/sh"),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, PARALLEL_SHELL=self.shell),
             cwd=cwd or self.folder.path,
         )
         self.addCleanup(made.communicate)
@@ -115,6 +124,10 @@ class Words(PoolFarmTest):
         line = json.loads(self.run_it("--json", "printf {}; kill -9 $$", ":::", "x", status=1)[0])
         self.assertEqual((line["Signal"], line["Stdout"], line["Host"] in HOSTS), (9, "x", True))
         self.check_nothing_left()
+
+    def test_shells_do_not_read_the_startup_file_again(self):
+        self.shell = "/bin/bash"
+        self.assertEqual(self.run_it("-k", "echo {}; exit {}", ":::", "0", "3", status=1), ("0\n3\n", ""))
 
     def test_every_host_works_in_its_folder(self):
         # The first six do not end before all have begun.

@@ -238,6 +238,9 @@ int main(int argc, char** argv) {
   aplib::launch::open_standard_streams();
   if (argc == 2 && std::string_view(argv[1]) == "--version")
     return aplib::launch::print("apkeeper", fmt::format("apkeeper (APlib) {}\n", aplib::version));
+  // They tell Debian's bash that sshd has started it, and then it reads ~/.bashrc though it is to run one command. What
+  // a keeper starts is no login.
+  for (const char* name : {"SSH_CLIENT", "SSH2_CLIENT"}) ::unsetenv(name);
   try {
     return aplib::launch::pool::run(argc, argv);
   } catch (const std::exception& error) {
