@@ -7,6 +7,8 @@
 #include <array>
 #include <charconv>
 #include <initializer_list>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -340,7 +342,7 @@ class Parser {
     } else if (word.is("Define") || word.is("DefClass")) {
       if (interface_.name.empty())
         scan_.refuse(word.at, word.text, "it comes before the module", "begin with: Module NAME;");
-      word.is("Define") ? read_function(interface_.functions) : read_class();
+      word.is("Define") ? read_function(interface_.functions, names_) : read_class();
     } else if (!word.is(";")) {
       refuse_unknown(word, "no declaration", declarations);
     }
@@ -387,9 +389,10 @@ class Parser {
 
   void read_class() {
     ObjectClass object;
+    std::set<std::string> methods;
     const Place at = scan_.now().at;
     object.name = name("the class");
-    if (is_defined(object.name)) scan_.refuse(at, object.name, "it is defined twice", "use another name");
+    if (!names_.insert(object.name).second) scan_.refuse(at, object.name, "it is defined twice", "use another name");
     object.description = optional_text();
     while (read_option(&object.required)) {
     }
@@ -398,7 +401,7 @@ class Parser {
     while (!scan_.take_if("}")) {
       const Token word = scan_.take();
       if (word.is("DefMethod")) {
-        read_function(object.methods);
+        read_function(object.methods, methods);
       } else if (word.is("DefState")) {
         need_brace("DefState");
         object.state = scan_.take_c_text("DefState");
@@ -412,18 +415,13 @@ class Parser {
     interface_.classes.push_back(std::move(object));
   }
 
-  [[nodiscard]] bool is_defined(std::string_view wanted) const {
-    return std::ranges::any_of(interface_.functions, [&](const Function& each) { return each.name == wanted; }) ||
-           std::ranges::any_of(interface_.classes, [&](const ObjectClass& each) { return each.name == wanted; });
-  }
-
-  void read_function(std::vector<Function>& functions) {
+  /// `names`: what is defined there.
+  void read_function(std::vector<Function>& functions, std::set<std::string>& names) {
     function_ = {};
     references_.clear();
     const Place at = scan_.now().at;
     function_.name = name("the function");
-    const bool twice = std::ranges::any_of(functions, [&](const Function& e) { return e.name == function_.name; });
-    if (twice || (&functions == &interface_.functions && is_defined(function_.name)))
+    if (!names.insert(function_.name).second)
       scan_.refuse(at, function_.name, "it is defined twice", "use another name");
     read_parameters();
     function_.description = optional_text();
@@ -763,6 +761,7 @@ class Parser {
   Source source_ = Source::file;
   Bodies bodies_ = Bodies::none;
   Interface interface_;
+  std::set<std::string> names_;  // of functions and classes
   Function function_;
   std::vector<Token> references_;  ///< Names in sizes, whose parameters may come later: a node has its number here.
 };

@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
+#include <sstream>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "aplib/error.hpp"
@@ -36,7 +40,10 @@ class StubWriter {
 
   std::string write() {
     out_ = fmt::format("/* Made by apgen of {}: change that. */\n#include <aplib/gridrpc_server.h>\n", idl_file_);
-    for (const CText& each : interface_.globals) c_text(each);
+    for (const CText& each : interface_.globals) {
+      c_text(each);
+      note_words(each.text);
+    }
     for (const Function& each : interface_.functions) function(each);
     for (const ObjectClass& each : interface_.classes) {
       if (each.state.line != 0) c_text(each.state);
@@ -64,8 +71,19 @@ class StubWriter {
   /// Errors in it are those of the IDL file.
   void c_text(const CText& each) {
     out_ += fmt::format("#line {} {}\n{}\n", each.line, c_string(idl_file_), each.text);
-    const auto lines = std::ranges::count(out_, '\n') + 2;
-    out_ += fmt::format("#line {} {}\n", lines, c_string(stub_file_));
+    lines_ += std::ranges::count(std::string_view(out_).substr(std::exchange(counted_, out_.size())), '\n');
+    out_ += fmt::format("#line {} {}\n", lines_ + 2, c_string(stub_file_));
+  }
+
+  /// Notes what may be a name in it.
+  void note_words(std::string_view text) {
+    includes_ = includes_ || text.find("#include") != text.npos;
+    const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+    for (auto begin = text.begin(); begin != text.end();) {
+      const auto end = std::find_if_not(begin, text.end(), is_part);
+      if (end != begin) words_.emplace(begin, end);
+      begin = std::find_if(end, text.end(), is_part);
+    }
   }
 
   void function(const Function& each) {
@@ -120,10 +138,7 @@ class StubWriter {
                                 each.name, name_of(each.parameters[which].type), each.parameters[which].name,
                                 each.parameters[which].name));
       }
-    } else if (std::ranges::any_of(interface_.globals, [&](const CText& text) {
-                 return text.text.find("#include") != std::string::npos ||
-                        text.text.find(each.calls) != std::string::npos;
-               })) {
+    } else if (includes_ || words_.contains(each.calls)) {
       return;
     }
     out_ += fmt::format("extern void {}(", called_name(each));
@@ -142,7 +157,20 @@ class StubWriter {
   std::string out_;
   std::string text_;
   std::uint32_t count_ = 0;
+  std::ptrdiff_t lines_ = 0;               // of out_,
+  std::size_t counted_ = 0;                // as far as this
+  std::unordered_set<std::string> words_;  // of the IDL's own C
+  bool includes_ = false;
 };
+
+/// As a shell takes it for itself.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:@%+=-";
+  if (!word.empty() && word.find_first_not_of(safe) == word.npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
 
 }  // namespace
 
@@ -151,18 +179,27 @@ std::string write_stub(const Interface& interface, const std::string& idl_file, 
 }
 
 std::string build_command(const Interface& interface, const std::string& stub_file, const std::string& program) {
-  std::string command = interface.compiler.empty() ? "cc" : interface.compiler;
-  std::vector<std::string> words = interface.compile_options;
-  words.push_back("-o " + program + " " + stub_file);
-  const auto add = [&](const std::vector<std::string>& required) {
-    for (const std::string& each : required)
-      if (std::ranges::find(words, each) == words.end()) words.push_back(each);
+  // A text of the IDL is cut at blanks, and says nothing else to a shell.
+  std::vector<std::string> words;
+  std::unordered_set<std::string> known;
+  const auto add = [&](const std::string& text, bool once) {
+    std::istringstream parts(text);
+    if (once && !known.insert(text).second) return;
+    for (std::string part; parts >> part;) words.push_back(part);
   };
-  for (const Function& each : interface.functions) add(each.required);
-  for (const ObjectClass& each : interface.classes) add(each.required);
-  add(interface.libraries);
-  for (const std::string& each : words) command += " " + each;
-  return command + " $(pkg-config --cflags --libs aplib-gridrpc)";
+  add(interface.compiler.empty() ? "cc" : interface.compiler, false);
+  for (const std::string& each : interface.compile_options) add(each, false);
+  words.insert(words.end(), {"-o", program, stub_file});
+  known.insert(interface.compile_options.begin(), interface.compile_options.end());
+  const auto add_all = [&](const std::vector<std::string>& required) {
+    for (const std::string& each : required) add(each, true);
+  };
+  for (const Function& each : interface.functions) add_all(each.required);
+  for (const ObjectClass& each : interface.classes) add_all(each.required);
+  add_all(interface.libraries);
+  std::string command;
+  for (const std::string& each : words) command += shell_word(each) + " ";
+  return command + "$(pkg-config --cflags --libs aplib-gridrpc)";
 }
 
 }  // namespace aplib::gridrpc

@@ -2,6 +2,7 @@
 // What apgen writes; gridrpc_call_test compiles and runs some of it.
 #include "gridrpc/stub.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,6 +47,30 @@ TEST(Stub, NamesTheLinesOfTheIdlFile) {
   ASSERT_NE(at, std::string::npos);
   const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 2;
   EXPECT_EQ(text.substr(at, text.find('\n', at) - at), "#line " + std::to_string(line) + " \"m.c\"");
+}
+
+TEST(Stub, TheCommandSaysNothingElseToAShell) {
+  const Interface interface = read_interface(
+      "Module m; Compiler \"gcc -m64\"; CompileOptions \"-DA=$(id) -g\"; Library \"-lm; touch x\"; "
+      "Define f() Required \"it's.o\" {}",
+      "m.idl");
+  EXPECT_EQ(
+      build_command(interface, "my m.c", "m"),
+      "gcc -m64 '-DA=$(id)' -g -o m 'my m.c' 'it'\\''s.o' '-lm;' touch x $(pkg-config --cflags --libs aplib-gridrpc)");
+}
+
+/// A look at all that came before, for each one, takes half a minute.
+TEST(Stub, ManyFunctionsTakeNoMoreThanTheirNumber) {
+  std::string text = "Module m;\n";
+  constexpr int many = 20'000;  // an IDL has 1 MiB at most
+  for (int i = 0; i < many; ++i) text += fmt::format("Define f{0}(IN int n)Required \"{0}.o\" {{}}\n", i);
+  const Interface interface = read_interface(text, "m.idl");
+  ASSERT_EQ(interface.functions.size(), static_cast<std::size_t>(many));
+  const std::string stub = write_stub(interface, "m.idl", "m.c");
+  const std::size_t at = stub.rfind("\n#line ", stub.find("aplib_idl[]"));
+  const auto line = std::count(stub.begin(), stub.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 3;
+  EXPECT_EQ(stub.substr(at + 7, stub.find(' ', at + 7) - at - 7), std::to_string(line));
+  EXPECT_NE(build_command(interface, "m.c", "m").find(" 19999.o "), std::string::npos);
 }
 
 TEST(Stub, SaysHowItIsCompiled) {
