@@ -15,7 +15,7 @@
 namespace aplib::farm {
 namespace {
 
-bool is_among(char c, std::string_view marks) {
+bool is_one_of(char c, std::string_view marks) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || marks.find(c) != std::string::npos;
 }
 
@@ -69,7 +69,8 @@ std::string cut_value(const std::string& value, std::string_view cut) {
 }  // namespace
 
 std::string shell_quoted(std::string_view text) {
-  if (!text.empty() && std::ranges::all_of(text, [](char c) { return is_among(c, "_./+-"); })) return std::string(text);
+  if (!text.empty() && std::ranges::all_of(text, [](char c) { return is_one_of(c, "_./+-"); }))
+    return std::string(text);
   std::string quoted = "'";
   for (const char c : text) c == '\'' ? quoted += "'\"'\"'" : quoted += c;
   return quoted + "'";
@@ -226,7 +227,7 @@ bool CommandTemplate::is_plain() const {
     }
     if (!complete) first += piece.kind >= Kind::values ? "?" : piece.text;
     if (piece.kind == Kind::literal && !style_.quote &&
-        !std::ranges::all_of(piece.text, [](char c) { return is_among(c, "_./,:@%+=-"); }))
+        !std::ranges::all_of(piece.text, [](char c) { return is_one_of(c, "_./,:@%+=-"); }))
       return false;
   }
   return !first.empty() && first.find_first_of("=? ") == std::string::npos &&
