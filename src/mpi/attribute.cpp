@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "kernel/program_threads.hpp"
@@ -43,8 +42,22 @@ void Keyvals::release(int keyval) {
 // ---------------------------------------------------------------- attributes
 
 void* const* Attributes::find(int keyval) const noexcept {
-  const auto place = std::ranges::find(attributes_, keyval, &Attribute::keyval);
-  return place != attributes_.end() ? &place->value : nullptr;
+  const auto place = places_.find(keyval);
+  return place != places_.end() ? &place->second->value : nullptr;
+}
+
+/// False: it is not there.
+bool Attributes::forget(int keyval) {
+  const auto place = places_.find(keyval);
+  if (place == places_.end()) return false;
+  attributes_.erase(place->second);
+  places_.erase(place);
+  return true;
+}
+
+void Attributes::add(Rank& rank, const Attribute& attribute) {
+  places_[attribute.keyval] = attributes_.insert(attributes_.end(), attribute);
+  ++rank.keyvals.used(attribute.keyval).users;
 }
 
 void Attributes::call_delete(Rank& rank, void* handle, const Attribute& attribute) {
@@ -61,14 +74,12 @@ void Attributes::set(Rank& rank, ObjectKind kind, void* handle, int keyval, void
     fail(MPI_ERR_KEYVAL, fmt::format("the key {} was freed; make another by MPI_..._create_keyval", keyval));
   if (void* const* const old = find(keyval)) {
     call_delete(rank, handle, {keyval, *old});
-    const auto place = std::ranges::find(attributes_, keyval, &Attribute::keyval);
-    if (place != attributes_.end()) {
-      place->value = value;
+    if (const auto place = places_.find(keyval); place != places_.end()) {
+      place->second->value = value;
       return;
     }
   }
-  attributes_.push_back({keyval, value});
-  ++rank.keyvals.used(keyval).users;
+  add(rank, {keyval, value});
 }
 
 void Attributes::remove(Rank& rank, ObjectKind kind, void* handle, int keyval) {
@@ -76,12 +87,11 @@ void Attributes::remove(Rank& rank, ObjectKind kind, void* handle, int keyval) {
   void* const* const value = find(keyval);
   if (value == nullptr) fail(MPI_ERR_KEYVAL, fmt::format("the object has no attribute of the key {}", keyval));
   call_delete(rank, handle, {keyval, *value});
-  if (std::erase_if(attributes_, [keyval](const Attribute& one) { return one.keyval == keyval; }) != 0)
-    rank.keyvals.release(keyval);
+  if (forget(keyval)) rank.keyvals.release(keyval);
 }
 
 void Attributes::copy(Rank& rank, void* original_handle, const Attributes& original) {
-  const std::vector<Attribute> all = original.attributes_;
+  const Order all = original.attributes_;
   for (const Attribute& one : all) {
     const Keyvals::Keyval& key = rank.keyvals.used(one.keyval);
     if (key.copy == nullptr) continue;
@@ -94,8 +104,7 @@ void Attributes::copy(Rank& rank, void* original_handle, const Attributes& origi
       if (code != MPI_SUCCESS) fail(code, fmt::format("the copy function of the key {} returned {}", one.keyval, code));
     }
     if (is_copied == 0) continue;
-    attributes_.push_back({one.keyval, value});
-    ++rank.keyvals.used(one.keyval).users;
+    add(rank, {one.keyval, value});
   }
 }
 
@@ -103,8 +112,7 @@ void Attributes::clear(Rank& rank, void* handle) {
   while (!attributes_.empty()) {
     const Attribute last = attributes_.back();
     call_delete(rank, handle, last);
-    if (std::erase_if(attributes_, [&](const Attribute& one) { return one.keyval == last.keyval; }) != 0)
-      rank.keyvals.release(last.keyval);
+    if (forget(last.keyval)) rank.keyvals.release(last.keyval);
   }
 }
 

@@ -6,8 +6,9 @@
 // and may change attributes themselves; so nothing here keeps a place in a table across such a call.
 #pragma once
 
+#include <list>
 #include <map>
-#include <vector>
+#include <unordered_map>
 
 #include "mpi/object.hpp"
 
@@ -41,7 +42,8 @@ class Keyvals {
   int next_ = 4096;  // beyond the predefined ones
 };
 
-/// The attributes of one object, in the order in which they were set.
+/// The attributes of one object, in the order in which they were set. Each call but copy() and clear() takes the same
+/// time, however many there are.
 class Attributes {
  public:
   /// Null: it has none. The program's own functions see `handle`.
@@ -60,7 +62,12 @@ class Attributes {
   };
   void call_delete(Rank& rank, void* handle, const Attribute& attribute);
 
-  std::vector<Attribute> attributes_;
+  using Order = std::list<Attribute>;
+  [[nodiscard]] bool forget(int keyval);
+  void add(Rank& rank, const Attribute& attribute);
+
+  Order attributes_;
+  std::unordered_map<int, Order::iterator> places_;  // by key
 };
 
 }  // namespace aplib::mpi

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "mpi/rank.hpp"
 
@@ -25,10 +26,6 @@ Info& changeable(const Call& call, Info& info) {
   return info;
 }
 
-auto place_of(Info& info, const std::string& key) {
-  return std::ranges::find(info.entries, key, [](const auto& entry) { return entry.first; });
-}
-
 /// As much as fits into `room` bytes with the zero behind it.
 void copy_text(const std::string& text, char* to, std::size_t room) {
   const std::size_t count = std::min(text.size(), room - 1);
@@ -38,20 +35,47 @@ void copy_text(const std::string& text, char* to, std::size_t room) {
 
 }  // namespace
 
+Info::Info(Rank& rank, const Info& other) : Object(rank, kind) {
+  for (const auto& [key, value] : other.entries_) set(key, value);
+}
+
 const std::string* Info::find(const std::string& key) const noexcept {
-  for (const auto& [name, value] : entries) {
-    if (name == key) return &value;
-  }
-  return nullptr;
+  const auto place = places_.find(key);
+  return place != places_.end() ? &place->second->second : nullptr;
 }
 
 void Info::set(std::string key, std::string value) {
-  const auto place = place_of(*this, key);
-  if (place != entries.end()) {
-    place->second = std::move(value);
-  } else {
-    entries.emplace_back(std::move(key), std::move(value));
+  if (const auto place = places_.find(key); place != places_.end()) {
+    place->second->second = std::move(value);
+    return;
   }
+  const auto place = entries_.emplace(entries_.end(), std::move(key), std::move(value));
+  places_.emplace(place->first, place);
+  if (entries_.size() == 1) asked_place_ = place;
+}
+
+bool Info::erase(const std::string& key) {
+  const auto found = places_.find(key);
+  if (found == places_.end()) return false;
+  const auto place = found->second;
+  places_.erase(found);
+  entries_.erase(place);
+  asked_ = 0;
+  asked_place_ = entries_.begin();
+  return true;
+}
+
+const std::string& Info::nth(std::size_t n) {
+  const std::size_t from_end = entries_.size() - n;
+  if (n < std::min(asked_, from_end)) {
+    asked_place_ = std::next(entries_.begin(), static_cast<std::ptrdiff_t>(n));
+  } else if (from_end < n && (n < asked_ || from_end < n - asked_)) {
+    asked_place_ = std::prev(entries_.end(), static_cast<std::ptrdiff_t>(from_end));
+  } else {
+    std::advance(asked_place_, static_cast<std::ptrdiff_t>(n) - static_cast<std::ptrdiff_t>(asked_));
+  }
+  asked_ = n;
+  return asked_place_->first;
 }
 
 Info& info_of(const Call& call, const char* parameter, MPI_Info handle) {
@@ -100,9 +124,8 @@ void info_set(const Call& call, Info& info, const char* key, const char* value) 
 }
 
 void info_delete(const Call& call, Info& info, const char* key) {
-  const auto place = place_of(changeable(call, info), checked_key(key));
-  if (place == info.entries.end()) fail(MPI_ERR_INFO_NOKEY, fmt::format("the info object has no key \"{}\"", key));
-  info.entries.erase(place);
+  if (!changeable(call, info).erase(checked_key(key)))
+    fail(MPI_ERR_INFO_NOKEY, fmt::format("the info object has no key \"{}\"", key));
 }
 
 void info_get(const Call& call, Info& info, const char* key, int room, char* value, int* flag) {
@@ -132,12 +155,12 @@ void info_get_valuelen(const Call&, Info& info, const char* key, int* length, in
   if (found != nullptr) *length = static_cast<int>(found->size());
 }
 
-void info_get_nkeys(const Call&, Info& info, int* count) { *count = static_cast<int>(info.entries.size()); }
+void info_get_nkeys(const Call&, Info& info, int* count) { *count = static_cast<int>(info.size()); }
 
 void info_get_nthkey(const Call&, Info& info, int n, char* key) {
-  if (n < 0 || static_cast<std::size_t>(n) >= info.entries.size())
-    fail(MPI_ERR_ARG, fmt::format("n is {}; the info object has {} keys, counted from 0", n, info.entries.size()));
-  copy_text(info.entries[static_cast<std::size_t>(n)].first, key, MPI_MAX_INFO_KEY);
+  if (n < 0 || static_cast<std::size_t>(n) >= info.size())
+    fail(MPI_ERR_ARG, fmt::format("n is {}; the info object has {} keys, counted from 0", n, info.size()));
+  copy_text(info.nth(static_cast<std::size_t>(n)), key, MPI_MAX_INFO_KEY);
 }
 
 }  // namespace aplib::mpi

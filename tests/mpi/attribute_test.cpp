@@ -5,6 +5,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "machines.hpp"
 
@@ -48,6 +49,29 @@ TEST(Attribute, IsKeptReplacedAndDeleted) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     EXPECT_EQ(MPI_Comm_set_attr(MPI_COMM_WORLD, kept, values.data()), MPI_ERR_KEYVAL);  // the program freed it
     EXPECT_EQ(deleted, "a");
+    MPI_Finalize();
+  });
+}
+
+/// A search through all attributes for each one would take minutes.
+TEST(Attribute, ManyTakeNoMoreThanTheirNumber) {
+  run_well({{1, 1}, 1}, [] {
+    MPI_Init(nullptr, nullptr);
+    constexpr std::size_t many = 200'000;
+    std::vector<int> keyvals(many);
+    for (int& keyval : keyvals) {
+      MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, &keyval, nullptr);
+      MPI_Comm_set_attr(MPI_COMM_WORLD, keyval, &keyval);
+    }
+    MPI_Comm copy = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    std::size_t right = 0;
+    for (int& keyval : keyvals) right += get(copy, keyval) == &keyval ? 1U : 0U;
+    EXPECT_EQ(right, many);
+    for (std::size_t i = 0; i < many; i += 2) MPI_Comm_delete_attr(copy, keyvals[i]);
+    EXPECT_EQ(get(copy, keyvals[0]), nullptr);
+    EXPECT_EQ(get(copy, keyvals[1]), &keyvals[1]);
+    MPI_Comm_free(&copy);
     MPI_Finalize();
   });
 }

@@ -24,6 +24,39 @@ std::string value_of(MPI_Info info, const std::string& key, int room) {
   return is_there == 1 ? text.c_str() : "(none)";
 }
 
+/// A search through all keys for each one would take minutes.
+TEST(Info, ManyKeysTakeNoMoreThanTheirNumber) {
+  run_well({{1, 1}, 1}, [] {
+    MPI_Info info = MPI_INFO_NULL;
+    ASSERT_EQ(MPI_Info_create(&info), MPI_SUCCESS);
+    constexpr int many = 200'000;
+    for (int i = 0; i < many; ++i) MPI_Info_set(info, std::to_string(i).c_str(), "x");
+    for (int i = 0; i < many; ++i) MPI_Info_set(info, std::to_string(i).c_str(), std::to_string(i).c_str());
+    int wrong = 0;
+    std::array<char, MPI_MAX_INFO_KEY> key{};
+    for (int i = 0; i < many; ++i) {
+      MPI_Info_get_nthkey(info, i, key.data());
+      wrong += key.data() != std::to_string(i) || value_of(info, key.data(), 9) != key.data() ? 1 : 0;
+    }
+    for (const int n : {many - 1, 0, many / 2, many / 2 - 1, 7, many - 7}) {
+      MPI_Info_get_nthkey(info, n, key.data());
+      wrong += key.data() != std::to_string(n) ? 1 : 0;
+    }
+    EXPECT_EQ(wrong, 0);
+    MPI_Info copy = MPI_INFO_NULL;
+    MPI_Info_dup(info, &copy);
+    for (int i = 0; i < many; ++i) {
+      MPI_Info_get_nthkey(copy, i % 2 == 0 ? 0 : many - i - 1, key.data());
+      wrong += MPI_Info_delete(copy, key.data()) != MPI_SUCCESS ? 1 : 0;
+    }
+    int left = -1;
+    MPI_Info_get_nkeys(copy, &left);
+    EXPECT_EQ(left + wrong, 0);
+    MPI_Info_free(&copy);
+    MPI_Info_free(&info);
+  });
+}
+
 TEST(Info, WhatIsSetIsGotInOrder) {
   const std::uint64_t seed = std::random_device{}();
   run_well({{3, 1}, 2}, [seed] {
