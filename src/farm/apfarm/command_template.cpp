@@ -19,7 +19,7 @@ bool is_one_of(char c, std::string_view marks) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || marks.find(c) != std::string::npos;
 }
 
-constexpr std::string_view blanks = " \t\n";
+constexpr std::string_view shell_blanks = " \t\n";
 
 /// Shells have these built in, and do not all do what the programs of that name do.
 constexpr std::array<std::string_view, 16> built_in{"[",    "alias",  "cd",    "command", "echo", "getopts",
@@ -192,8 +192,9 @@ std::optional<CommandTemplate::Piece> CommandTemplate::piece_at(std::string_view
 
 void CommandTemplate::add_literal(std::string_view text) {
   while (!text.empty()) {
-    const bool blank = blanks.find(text[0]) != std::string::npos;
-    const std::size_t size = std::min(blank ? text.find_first_not_of(blanks) : text.find_first_of(blanks), text.size());
+    const bool blank = shell_blanks.find(text[0]) != std::string::npos;
+    const std::size_t size =
+        std::min(blank ? text.find_first_not_of(shell_blanks) : text.find_first_of(shell_blanks), text.size());
     pieces_.push_back({.kind = blank ? Kind::blanks : Kind::literal, .text = std::string(text.substr(0, size))});
     text.remove_prefix(size);
   }

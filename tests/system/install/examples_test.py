@@ -3,7 +3,7 @@
 """usage: examples_test.py CMAKE BUILD_FOLDER
 
 Types the examples of README.md and docs/ as they stand there, as a stranger would: with an installed APlib, in an empty
-folder, by a user who is not root. What an example takes for granted (sort.c, *.log, lame, lab.toml) is laid there
+folder, by a user who is not root. What an example takes for granted (sources, data, commands, lab.toml) is laid there
 first. Each block of a page that is a command or a program is either typed here or excused, with the reason: a new one
 must be added.
 """
