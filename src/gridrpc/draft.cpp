@@ -11,6 +11,7 @@
 
 #include "aplib/error.hpp"
 #include "calls/debug_types.hpp"
+#include "gridrpc/stub.hpp"
 
 namespace aplib::gridrpc {
 namespace {
@@ -20,14 +21,6 @@ using calls::DebugType;
 using Kind = DebugType::Kind;
 
 constexpr std::string_view open_size = "SIZE_OF_";
-
-/// A path as a word of the shell. Texts of an IDL have no double quotes.
-std::string shell_word(const std::string& path) {
-  const auto is_plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::string_view("_./,+-").find(c) != std::string::npos;
-  };
-  return std::ranges::all_of(path, is_plain) ? path : "'" + path + "'";
-}
 
 class Draft {
  public:

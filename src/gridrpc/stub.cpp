@@ -163,7 +163,8 @@ class StubWriter {
   bool includes_ = false;
 };
 
-/// As a shell takes it for itself.
+}  // namespace
+
 std::string shell_word(const std::string& word) {
   constexpr std::string_view safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,:@%+=-";
   if (!word.empty() && word.find_first_not_of(safe) == word.npos) return word;
@@ -171,8 +172,6 @@ std::string shell_word(const std::string& word) {
   for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
   return quoted + "'";
 }
-
-}  // namespace
 
 std::string write_stub(const Interface& interface, const std::string& idl_file, const std::string& stub_file) {
   return StubWriter(interface, idl_file, stub_file).write();

@@ -20,7 +20,7 @@ namespace {
 
 using testing_support::FedProcess;
 
-constexpr std::size_t large = std::size_t{1} << 20;
+constexpr std::size_t large_frame = std::size_t{1} << 20;
 
 comm::Label message_from(std::uint32_t cell) {
   return {.key = MatchKey::make(0, cell, 0, 5), .cell = 1, .kind = static_cast<std::uint32_t>(FrameKind::message)};
@@ -50,7 +50,7 @@ TEST_P(MessageOfNoCell, EndsTheMachineWithItsReason) {
   process.module.feed = [&](comm::Receiver& receiver) {
     if (!goes || came) return false;
     const comm::Label label = message_from(GetParam().source);
-    const std::vector<std::byte> body(GetParam().is_large ? large : 8);
+    const std::vector<std::byte> body(GetParam().is_large ? large_frame : 8);
     if (!GetParam().is_large) {
       receiver.frame(0, label, body);
     } else if (receiver.large_begin(0, label, body.size()) != nullptr) {
