@@ -3,11 +3,12 @@
 system calls, by strace. So the numbers are the same on any computer and under any load, where times jump with the place
 of cores and pages.
 
-Each operation runs a few and many times; the difference is the operation's own. The table costs.txt has what it cost
-when it was last written. More than 2 % above that is a failure; less is told, so that it is written down.
+Each operation runs a few and many times; the difference is the operation's own. A table has what it cost when it was
+last written: costs.txt, or costs-merged.txt for a merged build, where the compiler inlines other calls. More than 2 %
+above that is a failure; less is told, so that it is written down.
 
     python3 instructions.py BUILD             the test
-    python3 instructions.py BUILD --write     writes the table
+    python3 instructions.py BUILD --write     writes the build's table
 """
 
 import argparse
@@ -19,7 +20,6 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-TABLE = HERE / "costs.txt"
 SKIPPED = 77
 
 # Name, how often it runs, and what one time is made of.
@@ -87,41 +87,40 @@ def count(build, ranks, name):
     return [max(cost, 0) for cost in costs]
 
 
-def compiler_of(build):
-    cache = (build / "CMakeCache.txt").read_text()
-    compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache, re.MULTILINE).group(1)
-    ran = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True, check=True)
-    return f"{pathlib.Path(compiler).name} {ran.stdout.strip()}"
+class Table:
+    """What operations cost when it was written, by which compiler."""
 
+    def __init__(self, build):
+        cache = (build / "CMakeCache.txt").read_text()
+        is_merged = re.search(r"^APLIB_MERGE:BOOL=ON$", cache, re.MULTILINE) is not None
+        self.path = HERE / ("costs-merged.txt" if is_merged else "costs.txt")
+        compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache, re.MULTILINE).group(1)
+        ran = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+        self.compiler = ran.stdout.splitlines()[0].partition(" ")[2]
+        self.written_by, self.costs = "", {}
+        for line in self.path.read_text().splitlines() if self.path.exists() else []:
+            if line.startswith("# compiled by "):
+                self.written_by = line.removeprefix("# compiled by ")
+            elif line and not line.startswith("#"):
+                name, *numbers = line.partition("#")[0].split()
+                self.costs[name] = [float(number) for number in numbers]
 
-def read_table():
-    """The compiler, and the costs by name."""
-    compiler, costs = "", {}
-    for line in TABLE.read_text().splitlines():
-        if line.startswith("# compiled by "):
-            compiler = line.removeprefix("# compiled by ")
-        elif line and not line.startswith("#"):
-            name, *numbers = line.partition("#")[0].split()
-            costs[name] = [float(number) for number in numbers]
-    return compiler, costs
-
-
-def write_table(compiler, costs):
-    lines = ["# What operations cost. Written by instructions.py --write.", f"# compiled by {compiler}"]
-    lines.append(f"# {'operation':14}" + "".join(f"{heading:>14}" for heading in TOLERANCES))
-    for name, numbers in costs.items():
-        lines.append(f"{name:16}" + "".join(f"{number:14.1f}" for number in numbers) + f"  # {OPERATIONS[name][2]}")
-    TABLE.write_text("\n".join(lines) + "\n")
+    def write(self):
+        lines = ["# What operations cost. Written by instructions.py --write.", f"# compiled by {self.compiler}"]
+        lines.append(f"# {'operation':14}" + "".join(f"{heading:>14}" for heading in TOLERANCES))
+        for name, numbers in self.costs.items():
+            lines.append(f"{name:16}" + "".join(f"{each:14.1f}" for each in numbers) + f"  # {OPERATIONS[name][2]}")
+        self.path.write_text("\n".join(lines) + "\n")
 
 
 def judge(costs, table):
     """The failures. Prints all."""
     failures = []
     for name, numbers in costs.items():
-        for (heading, tolerance), number, known in zip(TOLERANCES.items(), numbers, table[name]):
-            print(f"{name:16}{number:12.1f} {heading}, {known:.1f} in {TABLE.name}")
+        for (heading, tolerance), number, known in zip(TOLERANCES.items(), numbers, table.costs[name]):
+            print(f"{name:16}{number:12.1f} {heading}, {known:.1f} in {table.path.name}")
             if number > known * (1 + tolerance) + STRAY:
-                failures.append(f"{name}: {number:.1f} {heading}, {known:.1f} in {TABLE.name}")
+                failures.append(f"{name}: {number:.1f} {heading}, {known:.1f} in {table.path.name}")
             elif number < known * (1 - tolerance) - STRAY:
                 print("    less: write that down (instructions.py BUILD --write)")
     return failures
@@ -136,16 +135,16 @@ def main():
     for tool in ("valgrind", "strace"):
         if shutil.which(tool) is None:
             skip(f"there is no {tool} (scripts/setup test installs it)")
-    compiler = compiler_of(arguments.build)
-    known_compiler, table = read_table() if TABLE.exists() else ("", {})
-    if not arguments.write and compiler != known_compiler:
-        skip(f"the table is of {known_compiler}, and this build of {compiler}")
+    table = Table(arguments.build)
+    if not arguments.write and table.compiler != table.written_by:
+        skip(f"{table.path.name} is of {table.written_by}, and this build of {table.compiler}")
     build = arguments.build.resolve()
     with tempfile.TemporaryDirectory(prefix="aplib-instructions-") as folder:
         ranks = compile_ranks(build, pathlib.Path(folder))
         costs = {name: count(build, ranks, name) for name in arguments.only}
     if arguments.write:
-        write_table(compiler, table | costs)
+        table.costs |= costs
+        table.write()
         return
     if failures := judge(costs, table):
         sys.exit("more than 2 % above the table:\n  " + "\n  ".join(failures))
