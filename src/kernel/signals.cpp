@@ -360,20 +360,22 @@ void on_refused_write(int signal, siginfo_t* info, void* context) noexcept {
   const arch::Interrupted at = arch::interrupted(context);
   const TaskControl* const task = running_task();
   const bool on_own = task != nullptr && at.stack >= task->stack.low && at.stack <= task->stack.top;
+  const struct sigaction& before = old_writes[signal == write_signals[0] ? 0 : 1];
+  const bool is_plain = (before.sa_flags & SA_SIGINFO) == 0;
+  const bool ignores = is_plain && before.sa_handler == SIG_IGN;
   const bool is_kernels = info->si_code == SI_USER && info->si_pid == getpid();
   const bool is_taken =
-      is_kernels && loader::libc::deliver_refusal(signal, *info, context, on_own ? task->stack.low : nullptr);
+      is_kernels && loader::libc::deliver_refusal(signal, ignores, *info, context, on_own ? task->stack.low : nullptr);
   errno = saved_errno;
-  if (is_taken) return;
-  const struct sigaction& before = old_writes[signal == write_signals[0] ? 0 : 1];
+  if (is_taken || ignores) return;
   const struct sigaction by_default {};
-  const bool is_default = (before.sa_flags & SA_SIGINFO) == 0 && before.sa_handler == SIG_DFL;
+  const bool is_default = is_plain && before.sa_handler == SIG_DFL;
   if (is_default || (before.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) sigaction(signal, &by_default, nullptr);
   if (is_default) {
     raise(signal);  // which comes once this has returned
-  } else if ((before.sa_flags & SA_SIGINFO) != 0) {
+  } else if (!is_plain) {
     before.sa_sigaction(signal, info, context);
-  } else if (before.sa_handler != SIG_IGN) {
+  } else {
     before.sa_handler(signal);
   }
 }

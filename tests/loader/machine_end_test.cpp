@@ -389,6 +389,24 @@ TEST_P(MachineEnd, ARefusedWriteIsTheSignalOfTheCellThatWrote) {
     EXPECT_EQ(journal, each + each + "handler EPIPE handler flush handler close");
 }
 
+TEST_P(MachineEnd, ARefusedWriteIsIgnoredWhereTheProcessWasStartedSo) {
+  struct sigaction before {};
+  struct sigaction ignored {};
+  ignored.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignored, &before);
+  const CellsRan ran = run(std::string(refused_writes) + R"(
+    int main(int n, char** a) {
+      begin(a);
+      write_once(unread(0));
+      signal(SIGPIPE, handler);
+      write_once(unread(0));
+      return 0;
+    })");
+  sigaction(SIGPIPE, &before, nullptr);
+  EXPECT_EQ(ran.report.exit_status, 0);
+  for (const std::string& journal : ran.journals) EXPECT_EQ(journal, "EPIPE handler EPIPE ");
+}
+
 TEST_P(MachineEnd, ARefusedWriteThatNothingHandlesNamesTheCell) {
   const CellsRan ran = run(std::string(refused_writes) + R"(
     int main(int n, char** a) { begin(a); if (cell == 1) write_once(unread(0)); for (;;) usleep(1000); })");

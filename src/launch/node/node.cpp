@@ -852,7 +852,8 @@ std::optional<comm::JobKey> read_key() {
 
 int run_node(const NodeCommand& command, const comm::JobKey& key, Input input) {
   // The launcher decides what a Ctrl-C at its terminal means, and its end is ours.
-  for (const int signal : {SIGINT, SIGHUP, SIGPIPE}) std::signal(signal, SIG_IGN);
+  for (const int signal : {SIGINT, SIGHUP}) std::signal(signal, SIG_IGN);
+  std::signal(SIGPIPE, [](int) {});  // nor its closed pipe; programs do not inherit that, as they would SIG_IGN
   Node node(command, key, input);
   return node.run();
 }

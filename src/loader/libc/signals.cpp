@@ -283,12 +283,13 @@ void act_on_refusal(int signal, siginfo_t* /*info*/, void* context) {
 
 }  // namespace
 
-bool deliver_refusal(int signal, const siginfo_t& info, void* context, const char* stack_low) noexcept {
+bool deliver_refusal(int signal, bool ignores, const siginfo_t& info, void* context, const char* stack_low) noexcept {
   const TaskContext* const flow = here();
   if (flow == nullptr) return false;
   const SignalTable* const table = flow->instance->libc().signals.part;
   const Action* const action = table != nullptr ? table->find(signal) : nullptr;
   const bool is_default = action == nullptr || (!has_handler(*action) && action->sa_handler == SIG_DFL);
+  if (action == nullptr && ignores) return false;
   pollfd output{STDOUT_FILENO, 0, 0};
   if (is_default && ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0) return false;
   return arch::call_on_interrupted_stack(signal, info, context, act_on_refusal, stack_low);

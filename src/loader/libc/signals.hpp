@@ -25,8 +25,9 @@ bool deliver_fault(int signal, const siginfo_t& info, void* context, const char*
 
 /// The same for a signal that the kernel sends to a thread whose write it has refused (SIGPIPE, SIGXFSZ): the program's
 /// handler runs, or the program ignores or blocks it, or the cell that wrote ends the machine and says so. False where
-/// nobody reads the standard output of the process, which that ends as it ends every filter.
-bool deliver_refusal(int signal, const siginfo_t& info, void* context, const char* stack_low) noexcept;
+/// the process `ignores` it and the program has not said otherwise, as after trap '' XFSZ in a shell. False also where
+/// nobody reads the standard output of the process: that ends the process, as it ends every filter.
+bool deliver_refusal(int signal, bool ignores, const siginfo_t& info, void* context, const char* stack_low) noexcept;
 
 /// To a thread that carries cells: stops it for a moment, because a signal has come for a program, or because its
 /// program has computed for long. The process ignores it elsewhere.

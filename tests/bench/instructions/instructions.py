@@ -38,6 +38,7 @@ OPERATIONS = {
     "mpi-allreduce": (1000, 6000, "MPI_Allreduce of 8 bytes on two ranks"),
     "instance": (2, 34, "a further rank: the program loaded, MPI_Init, MPI_Finalize"),
 }
+TIMED = {"instance"}  # long enough that some of it is waits, which a busy computer makes longer
 # What is counted, and the part by which it may grow. The runtime's own threads make some calls by the clock.
 TOLERANCES = {"instructions": 0.02, "accesses": 0.02, "system calls": 0.1}
 STRAY = 0.05  # of one time
@@ -119,6 +120,8 @@ def judge(costs, table):
     for name, numbers in costs.items():
         for (heading, tolerance), number, known in zip(TOLERANCES.items(), numbers, table.costs[name]):
             print(f"{name:16}{number:12.1f} {heading}, {known:.1f} in {table.path.name}")
+            if name in TIMED:
+                tolerance *= 5
             if number > known * (1 + tolerance) + STRAY:
                 failures.append(f"{name}: {number:.1f} {heading}, {known:.1f} in {table.path.name}")
             elif number < known * (1 - tolerance) - STRAY:

@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   if (poll(NULL, 0, 100000) != -1 || errno != EINTR || came != 4) wrong |= fail("poll");
   int ends[2];
   char byte;
+  siginterrupt(SIGALRM, 1);  // signal() has SA_RESTART
   in_ms(5, 0, ITIMER_REAL);
   if (pipe(ends) != 0 || read(ends[0], &byte, 1) != -1 || errno != EINTR || came != 5) wrong |= fail("read");
 
