@@ -301,7 +301,7 @@ TEST_P(MachineEnd, ATimersHandlerEndsOnlyWhatSignalsEnd) {
 // A count of rounds rather than a time says that others have run: there were millions before they did.
 TEST_P(MachineEnd, ALoopOfSystemCallsLetsOthersRun) {
   if (APLIB_TSAN || APLIB_ASAN)
-    GTEST_SKIP() << "needs a build without sanitizers, which deliver signals in their own way";
+    GTEST_SKIP() << "needs a build without sanitizers: they deliver signals in their own way";
   const std::string text = R"(
     #include <fcntl.h>
     #include <math.h>
