@@ -53,7 +53,10 @@ int main(int argc, char** argv) {
   if (poll(NULL, 0, 100000) != -1 || errno != EINTR || came != 4) wrong |= fail("poll");
   int ends[2];
   char byte;
-  siginterrupt(SIGALRM, 1);  // signal() has SA_RESTART
+  struct sigaction ends_calls;  // signal() has SA_RESTART
+  memset(&ends_calls, 0, sizeof ends_calls);
+  ends_calls.sa_handler = on_alarm;
+  sigaction(SIGALRM, &ends_calls, NULL);
   in_ms(5, 0, ITIMER_REAL);
   if (pipe(ends) != 0 || read(ends[0], &byte, 1) != -1 || errno != EINTR || came != 5) wrong |= fail("read");
 
