@@ -278,12 +278,17 @@ void give_way(int /*signal*/, siginfo_t* /*info*/, void* /*context*/) {
   set_errno(saved_errno);
 }
 
+/// The lowest byte of the interrupted stack; null where that is not the task's.
+const char* low_of(const TaskControl* task, const arch::Interrupted& at) noexcept {
+  const bool on_own = task != nullptr && at.stack >= task->stack.low && at.stack <= task->stack.top;
+  return on_own ? task->stack.low : nullptr;
+}
+
 /// What on_interrupt() came for, where the thread runs code of the program or a wait of its. `signal`: as the kernel
 /// gave it.
 void stop_program(int signal, const siginfo_t& info, void* context, const arch::Interrupted& at, bool computes) {
   const TaskControl* const task = running_task();  // null: the main one of a program with threads that call
-  const bool on_own = task != nullptr && at.stack >= task->stack.low && at.stack <= task->stack.top;
-  const char* const low = on_own ? task->stack.low : nullptr;
+  const char* const low = low_of(task, at);
   if (!loader::libc::deliver_signals(at.stack, signal, info, context, low) && computes && task != nullptr &&
       can_give_way(*task, at))
     static_cast<void>(arch::call_on_interrupted_stack(signal, info, context, give_way, low));
@@ -358,14 +363,12 @@ void on_interrupt(int signal, siginfo_t* info, void* context) noexcept {
 void on_refused_write(int signal, siginfo_t* info, void* context) noexcept {
   const int saved_errno = errno;
   const arch::Interrupted at = arch::interrupted(context);
-  const TaskControl* const task = running_task();
-  const bool on_own = task != nullptr && at.stack >= task->stack.low && at.stack <= task->stack.top;
   const struct sigaction& before = old_writes[signal == write_signals[0] ? 0 : 1];
   const bool is_plain = (before.sa_flags & SA_SIGINFO) == 0;
   const bool ignores = is_plain && before.sa_handler == SIG_IGN;
   const bool is_kernels = info->si_code == SI_USER && info->si_pid == getpid();
   const bool is_taken =
-      is_kernels && loader::libc::deliver_refusal(signal, ignores, *info, context, on_own ? task->stack.low : nullptr);
+      is_kernels && loader::libc::deliver_refusal(signal, ignores, *info, context, low_of(running_task(), at));
   errno = saved_errno;
   if (is_taken || ignores) return;
   const struct sigaction by_default {};

@@ -229,6 +229,12 @@ void set_handler_stack(Instance& instance, const char* stack) noexcept {
   if (SignalTable* table = instance.libc().signals.part) table->handler_stack = stack;
 }
 
+// A handler may have switched tasks, and the cell may have moved: what the kernel restores must be this thread's.
+void restore_here(void* context) noexcept {
+  stack_t own{};
+  if (sigaltstack(nullptr, &own) == 0) static_cast<ucontext_t*>(context)->uc_stack = own;
+}
+
 // On the stack of the program.
 void run_pending_handlers(int /*signal*/, siginfo_t* /*info*/, void* context) {
   Instance& instance = *here()->instance;
@@ -237,9 +243,7 @@ void run_pending_handlers(int /*signal*/, siginfo_t* /*info*/, void* context) {
   deliver_pending(instance, context);
   set_handler_stack(instance, nullptr);
   failed(saved_errno);
-  // The handler may have switched tasks, as in run_fault_handler().
-  stack_t own{};
-  if (sigaltstack(nullptr, &own) == 0) static_cast<ucontext_t*>(context)->uc_stack = own;
+  restore_here(context);
 }
 
 // On the stack of the code that faulted, by call_on_interrupted_stack.
@@ -252,9 +256,7 @@ void run_fault_handler(int signal, siginfo_t* info, void* context) {
                     here()->instance->services().name());
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
   }
-  // The handler may have switched tasks, and the cell may have moved: what the kernel restores must be this thread's.
-  stack_t own{};
-  if (sigaltstack(nullptr, &own) == 0) static_cast<ucontext_t*>(context)->uc_stack = own;
+  restore_here(context);
 }
 
 }  // namespace
@@ -277,8 +279,7 @@ void act_on_refusal(int signal, siginfo_t* /*info*/, void* context) {
   const int saved_errno = errno_now();
   send_signal(*here()->instance, signal, SI_TKILL);
   failed(saved_errno);
-  stack_t own{};  // the handler may have switched tasks, as in run_fault_handler()
-  if (sigaltstack(nullptr, &own) == 0) static_cast<ucontext_t*>(context)->uc_stack = own;
+  restore_here(context);
 }
 
 }  // namespace
