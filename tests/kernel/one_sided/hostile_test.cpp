@@ -20,6 +20,7 @@
 #include "kernel/process.hpp"
 #include "loop/loop_net.hpp"
 #include "machines.hpp"
+#include "module_around.hpp"
 #include "processes.hpp"
 
 namespace aplib {
@@ -150,50 +151,22 @@ INSTANTIATE_TEST_SUITE_P(Frames, OneSidedHostile, testing::ValuesIn(all()),
                          [](const testing::TestParamInfo<Hostile>& info) { return std::string(info.param.name); });
 
 /// A module whose large bodies end late: it says that one ends, and goes on when it may.
-class Late final : public comm::Module, private comm::Receiver {
+class Late final : public testing_support::ModuleAround {
  public:
-  explicit Late(std::unique_ptr<comm::Module> module) : module_(std::move(module)) {}
+  using ModuleAround::ModuleAround;
 
   std::atomic<bool> ends{false};
   /// How long it may still write.
   std::function<void()> writes = [] {};
 
-  [[nodiscard]] const char* name() const noexcept override { return module_->name(); }
-  void start(comm::Receiver& receiver) override {
-    receiver_ = &receiver;
-    module_->start(*this);
-  }
-  void send(comm::Peer to, const comm::Label& label, std::span<const std::byte> body) override {
-    module_->send(to, label, body);
-  }
-  [[nodiscard]] std::size_t queued(comm::Peer to) const noexcept override { return module_->queued(to); }
-  void flush() noexcept override { module_->flush(); }
-  bool poll() override { return module_->poll(); }
-  void wait(std::optional<std::chrono::nanoseconds> timeout) override { module_->wait(timeout); }
-  void wake() noexcept override { module_->wake(); }
-  bool close(std::chrono::nanoseconds linger) override { return module_->close(linger); }
-  [[nodiscard]] comm::Traffic traffic() const noexcept override { return module_->traffic(); }
-  [[nodiscard]] std::string describe(comm::Peer peer) const override { return module_->describe(peer); }
-
  private:
-  bool wants(comm::Peer from) override { return receiver_->wants(from); }
-  void frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) override {
-    receiver_->frame(from, label, body);
-  }
-  std::byte* large_begin(comm::Peer from, const comm::Label& label, std::size_t bytes) override {
-    return receiver_->large_begin(from, label, bytes);
-  }
   void large_end(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete) override {
     if (complete) {
       ends = true;
       writes();
     }
-    receiver_->large_end(from, label, bytes, complete);
+    ModuleAround::large_end(from, label, bytes, complete);
   }
-  void peer_lost(comm::Peer peer, const std::string& why) override { receiver_->peer_lost(peer, why); }
-
-  const std::unique_ptr<comm::Module> module_;
-  comm::Receiver* receiver_ = nullptr;
 };
 
 /// Where a get puts what it brings.

@@ -20,6 +20,7 @@
 #include "fed_module.hpp"
 #include "machines.hpp"
 #include "memory/slot.hpp"
+#include "module_around.hpp"
 #include "processes.hpp"
 
 namespace aplib {
@@ -40,47 +41,30 @@ struct Recorded {
 };
 
 /// Notes what comes to a process.
-class Recorder final : public comm::Module, private comm::Receiver {
+class Recorder final : public testing_support::ModuleAround {
  public:
   Recorder(std::unique_ptr<comm::Module> module, std::vector<Recorded>& frames)
-      : module_(std::move(module)), frames_(frames) {}
+      : ModuleAround(std::move(module)), frames_(frames) {}
 
-  [[nodiscard]] const char* name() const noexcept override { return module_->name(); }
-  void start(comm::Receiver& receiver) override {
-    receiver_ = &receiver;
-    module_->start(*this);
-  }
   void send(comm::Peer to, const comm::Label& label, std::span<const std::byte> body) override {
     ++sent_;
-    module_->send(to, label, body);
+    ModuleAround::send(to, label, body);
   }
-  [[nodiscard]] std::size_t queued(comm::Peer to) const noexcept override { return module_->queued(to); }
-  void flush() noexcept override { module_->flush(); }
-  bool poll() override { return module_->poll(); }
-  void wait(std::optional<std::chrono::nanoseconds> timeout) override { module_->wait(timeout); }
-  void wake() noexcept override { module_->wake(); }
-  bool close(std::chrono::nanoseconds linger) override { return module_->close(linger); }
-  [[nodiscard]] comm::Traffic traffic() const noexcept override { return module_->traffic(); }
-  [[nodiscard]] std::string describe(comm::Peer peer) const override { return module_->describe(peer); }
 
  private:
-  bool wants(comm::Peer from) override { return receiver_->wants(from); }
   void frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) override {
     frames_.push_back({label, {body.begin(), body.end()}, false, sent_, body.size()});
-    receiver_->frame(from, label, body);
+    ModuleAround::frame(from, label, body);
   }
   std::byte* large_begin(comm::Peer from, const comm::Label& label, std::size_t bytes) override {
-    return place_ = receiver_->large_begin(from, label, bytes);
+    return place_ = ModuleAround::large_begin(from, label, bytes);
   }
   void large_end(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete) override {
     frames_.push_back({label, {place_, place_ + bytes}, true, sent_, bytes});
-    receiver_->large_end(from, label, bytes, complete);
+    ModuleAround::large_end(from, label, bytes, complete);
   }
-  void peer_lost(comm::Peer peer, const std::string& why) override { receiver_->peer_lost(peer, why); }
 
-  const std::unique_ptr<comm::Module> module_;
   std::vector<Recorded>& frames_;
-  comm::Receiver* receiver_ = nullptr;
   std::atomic<std::size_t> sent_{0};
   std::byte* place_ = nullptr;
 };

@@ -18,6 +18,7 @@
 
 #include "aplib/aplib.hpp"
 #include "machines.hpp"
+#include "module_around.hpp"
 #include "processes.hpp"
 
 namespace aplib {
@@ -482,48 +483,22 @@ TEST(Processes, DeathOfAPartEndsTheOthers) {
   }
 }
 
-/// A module with another one inside: tells of the first large body and of let_go().
-class WatchedModule final : public comm::Module, public comm::Receiver {
+/// Tells of the first large body and of let_go().
+class WatchedModule final : public testing_support::ModuleAround {
  public:
-  explicit WatchedModule(std::unique_ptr<comm::Module> module) : module_(std::move(module)) {}
+  using ModuleAround::ModuleAround;
+
   std::function<void(std::byte* into)> on_large_begin;
   std::function<void()> on_let_go;
 
-  [[nodiscard]] const char* name() const noexcept override { return module_->name(); }
-  void start(Receiver& receiver) override {
-    receiver_ = &receiver;
-    module_->start(*this);
-  }
-  void send(comm::Peer to, const comm::Label& label, std::span<const std::byte> body) override {
-    module_->send(to, label, body);
-  }
-  [[nodiscard]] std::size_t queued(comm::Peer to) const noexcept override { return module_->queued(to); }
-  void flush() noexcept override { module_->flush(); }
-  bool poll() override { return module_->poll(); }
-  void wait(std::optional<std::chrono::nanoseconds> timeout) override { module_->wait(timeout); }
-  void wake() noexcept override { module_->wake(); }
   void let_go() noexcept override { on_let_go(); }
-  bool close(std::chrono::nanoseconds linger) override { return module_->close(linger); }
-  [[nodiscard]] comm::Traffic traffic() const noexcept override { return module_->traffic(); }
-  [[nodiscard]] std::string describe(comm::Peer peer) const override { return module_->describe(peer); }
 
-  bool wants(comm::Peer from) override { return receiver_->wants(from); }
-  void frame(comm::Peer from, const comm::Label& label, std::span<const std::byte> body) override {
-    receiver_->frame(from, label, body);
-  }
+ private:
   std::byte* large_begin(comm::Peer from, const comm::Label& label, std::size_t bytes) override {
-    std::byte* const into = receiver_->large_begin(from, label, bytes);
+    std::byte* const into = ModuleAround::large_begin(from, label, bytes);
     on_large_begin(into);
     return into;
   }
-  void large_end(comm::Peer from, const comm::Label& label, std::size_t bytes, bool complete) override {
-    receiver_->large_end(from, label, bytes, complete);
-  }
-  void peer_lost(comm::Peer peer, const std::string& why) override { receiver_->peer_lost(peer, why); }
-
- private:
-  std::unique_ptr<comm::Module> module_;
-  Receiver* receiver_ = nullptr;
 };
 
 /// A machine that stops in the middle of a large body. Whether the body went into the task's own buffer.
