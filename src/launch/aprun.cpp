@@ -842,7 +842,7 @@ int main(int argc, char** argv) {
   }
   static_cast<void>(aplib::lend_thread_locals(aplib_thread_locals, sizeof aplib_thread_locals));
   open_standard_streams();
-  end_at_closed_pipe();
+  end_by_signals();
   CommandLine line;
   std::string prefix = "aprun";
   try {

@@ -27,6 +27,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array watched{SIGINT, SIGTERM, SIGHUP};
+constexpr std::array refaulting{SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+// What else ends a process by default. Nobody sends it one of real time.
+constexpr std::array ending{SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,    SIGABRT, SIGTRAP, SIGSYS, SIGQUIT, SIGUSR1,
+                            SIGUSR2, SIGALRM, SIGXCPU, SIGVTALRM, SIGPROF, SIGXFSZ, SIGIO,  SIGPWR,  SIGSTKFLT};
 constexpr timeval farewell{.tv_sec = 0, .tv_usec = 500'000};  // for output: a reader that has stopped may hold it up
 
 constexpr unsigned char demand_mark = 0xff;  // no signal's number
@@ -95,15 +99,22 @@ void remove_for_sudden_end() noexcept {
   if (has_remains.exchange(false)) ::unlink(remains);
 }
 
-void end_at_closed_pipe() {
+void end_by_signals() {
   struct sigaction action {};
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_ONSTACK | SA_RESETHAND;
-  action.sa_handler = [](int signal) {
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND;
+  action.sa_sigaction = [](int signal, siginfo_t* info, void*) {
     remove_for_sudden_end();
-    ::raise(signal);  // it ends the process once this has returned
+    // An instruction that faults does so once more when this has returned, and a core file shows it there. Any other
+    // signal ends the process then.
+    if (info->si_code <= 0 || std::ranges::find(refaulting, signal) == refaulting.end()) ::raise(signal);
   };
   ::sigaction(SIGPIPE, &action, nullptr);
+  for (const int signal : ending) {
+    struct sigaction there {};
+    const bool is_default = ::sigaction(signal, nullptr, &there) == 0 && there.sa_handler == SIG_DFL;
+    if (is_default) ::sigaction(signal, &action, nullptr);
+  }
 }
 
 Watchdog::Watchdog(std::optional<double> timeout, Actions actions) : timeout_(timeout), actions_(std::move(actions)) {

@@ -60,8 +60,8 @@ class Watchdog {
 void remove_at_sudden_end(const std::string& path);
 /// Removes it now. Async-signal-safe.
 void remove_for_sudden_end() noexcept;
-/// From now on SIGPIPE ends the process as it ends every filter, even if its parent ignores the signal, and removes
-/// that file.
-void end_at_closed_pipe();
+/// From now on a signal that ends the process removes that file. SIGPIPE ends it as it ends every filter, even if its
+/// parent ignores the signal.
+void end_by_signals();
 
 }  // namespace aplib::launch

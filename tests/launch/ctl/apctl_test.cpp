@@ -174,6 +174,18 @@ TEST_F(Apctl, AMachineInOneProcess) {
   EXPECT_TRUE(fs::is_empty(runtime_ + "/aplib"));
 }
 
+TEST_F(Apctl, AMachineThatASignalEndsLeavesNoSocket) {
+  const std::string program = folder_.compile("waiting", waiting);
+  for (const int signal : {SIGABRT, SIGSEGV, SIGUSR1, SIGALRM, SIGXCPU, SIGXFSZ}) {
+    Process machine(aprun({"-g", "1x1", program}));
+    ASSERT_TRUE(machine.wait_for("cell 0 waits"));
+    EXPECT_EQ(jobs().size(), 1U);
+    machine.signal(signal);
+    EXPECT_EQ(machine.wait().status, 128 + signal);
+    EXPECT_TRUE(fs::is_empty(runtime_ + "/aplib")) << signal;
+  }
+}
+
 TEST_F(Apctl, AMachineOfSeveralProcesses) {
   const std::string program = folder_.compile("waiting", waiting);
   folder_.compile("greeting", greeting);
