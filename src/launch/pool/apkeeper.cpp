@@ -10,13 +10,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -35,13 +38,17 @@
 #include "launch/pool/keeper.hpp"
 #include "launch/pool/keeper_address.hpp"
 #include "launch/program_path.hpp"
+#include "launch/start/child.hpp"
 #include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
 
 namespace aplib::launch::pool {
 namespace {
 
-constexpr int first_passed = 3;  // of systemd's descriptors
+using namespace std::chrono_literals;
+
+constexpr int first_passed = 3;      // of systemd's descriptors
+constexpr auto list_patience = 10s;  // libfabric may look for long
 
 struct Asked {
   std::string id;
@@ -153,9 +160,20 @@ std::optional<int> passed_listener() {
   return first_passed;
 }
 
-std::string modules_folder() {
-  const std::filesystem::path own = own_program();
-  return own.empty() ? std::string() : (own.parent_path().parent_path() / "lib/aplib/modules").string();
+/// Only a module itself knows whether it can be used here, and loading one costs memory for as long as a keeper stands;
+/// so aprun asks them.
+std::vector<std::string> usable_modules() {
+  std::vector<std::string> usable;
+  try {
+    const std::filesystem::path folder = std::filesystem::path(own_program()).parent_path();
+    const start::CommandEnd end = start::run_command({(folder / "aprun").string(), "--list-modules"}, list_patience);
+    std::istringstream lines(end.output);
+    for (std::string line; std::getline(lines, line) && line.find(": ") == line.npos;)
+      if (line.find("  usable  ") != line.npos) usable.push_back(line.substr(0, line.find(' ')));
+  } catch (const Error&) {  // a host without aprun beside its keeper: its first node says so
+  }
+  std::ranges::sort(usable);
+  return usable;
 }
 
 void go_home() {
@@ -179,11 +197,12 @@ int run(int argc, char** argv) {
     return carry_files({argv, static_cast<std::size_t>(argc)});
   if (first == "--speed") return tell_speed({argv, static_cast<std::size_t>(argc)});
   Asked asked = read_words(argc, argv);
-  HostKeeper::Settings settings{.key = read_key(asked.key_file), .modules = modules_folder(), .idle = asked.idle};
+  HostKeeper::Settings settings{.key = read_key(asked.key_file), .idle = asked.idle};
   if (asked.id.empty()) {
     const auto listener = passed_listener();
     if (!listener) throw Error(Errc::bad_argument, "--key is for systemd, which passes a socket: see apkeeper.socket");
     settings.listener.reset(*listener);
+    settings.modules = usable_modules();
     HostKeeper(std::move(settings)).run();
     return 0;
   }
@@ -193,6 +212,7 @@ int run(int argc, char** argv) {
     say_it_stands();
     return 0;
   }
+  settings.modules = usable_modules();
   ctl::forget_dead_jobs(ctl::registry_folder());
   const ctl::RegistrySocket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const mode_t usual = ::umask(0177);  // nodes have the user's own

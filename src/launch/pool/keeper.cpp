@@ -143,9 +143,8 @@ std::vector<std::string> gpus() {
   return found;
 }
 
-/// Everything but what a keeper counts. `modules` is the folder of APlib's modules. What the system does not tell is
-/// empty or 0.
-HostFacts facts_of_this_host(const std::string& modules) {
+/// Everything but what a keeper knows. What the system does not tell is empty or 0.
+HostFacts facts_of_this_host() {
   HostFacts facts;
   const wire::Hello self = describe_this_host();
   facts.host = self.host;
@@ -164,7 +163,6 @@ HostFacts facts_of_this_host(const std::string& modules) {
   facts.free_bytes = kibibytes_in("/proc/meminfo", "MemAvailable");
   std::ifstream("/proc/loadavg") >> facts.load1 >> facts.load5 >> facts.load15;
   facts.gpus = gpus();
-  facts.modules = names_in(modules, ".so");
   const char* const connection = std::getenv("SSH_CONNECTION");  // "CLIENT PORT SERVER PORT"
   std::istringstream words(connection == nullptr ? "" : connection);
   std::string word;
@@ -328,7 +326,8 @@ bool HostKeeper::echo(const Guest& guest) {
 }
 
 bool HostKeeper::answer_facts(const Guest& guest) {
-  HostFacts facts = facts_of_this_host(settings_.modules);
+  HostFacts facts = facts_of_this_host();
+  facts.modules = settings_.modules;
   facts.socket = settings_.path;
   facts.keeper = static_cast<std::uint64_t>(::getpid());
   facts.runs = static_cast<std::uint32_t>(runs_.size());

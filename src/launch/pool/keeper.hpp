@@ -25,8 +25,8 @@ class HostKeeper {
     os::UniqueFd listener{};  ///< A Unix socket that listens.
     std::string path{};       ///< Of the socket: when it is gone, nobody can knock, and the keeper ends. Empty: none.
     comm::JobKey key;
-    std::string modules{};         ///< The folder of APlib's modules.
-    std::chrono::seconds idle{0};  ///< Without a run for that long, it ends; 0: it stays.
+    std::vector<std::string> modules{};  ///< Those that can be used here.
+    std::chrono::seconds idle{0};        ///< Without a run for that long, it ends; 0: it stays.
   };
 
   /// Blocks SIGCHLD and SIGTERM of the calling thread, the only one of the process. Throws Error(exhausted).

@@ -104,7 +104,7 @@ struct HostFacts {
   double load5 = 0;
   double load15 = 0;
   std::vector<std::string> gpus{};
-  std::vector<std::string> modules{};  ///< That are installed.
+  std::vector<std::string> modules{};  ///< That can be used there.
   std::uint64_t keeper = 0;            ///< Its process.
   std::uint32_t runs = 0;              ///< Nodes that run.
   std::uint64_t started = 0;           ///< Nodes that were started.

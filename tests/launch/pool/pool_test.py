@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import unittest
+import unittest.mock
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -177,6 +178,8 @@ class Here(PoolTest):
             self.check_runs()
         host, = self.hosts()
         self.assertEqual((host["stands"], host["started"], host["running"], host["keeper"]), (True, 6, 0, keeper))
+        listed = self.run_it("aprun", "--list-modules").stdout
+        self.assertEqual(host["modules"], sorted(re.findall(r"^(\w+) .* usable ", listed, re.MULTILINE)))
         self.assertEqual((RUNTIME / "p.pool" / "pool").stat().st_mode & 0o777, 0o600)
         self.assertEqual(self.socket().stat().st_mode & 0o077, 0)
         self.assertEqual(self.up().stdout, "pool p: 1 host stands ready\n")
@@ -356,6 +359,27 @@ class Here(PoolTest):
         self.assertRegex(failed, "No space left on device")
         self.assertNotIn("killed by signal", failed)
         self.assertEqual(self.hosts()[0]["running"], 0)
+
+    def test_names_of_files_that_come(self):
+        path = self.folder.path
+        with unittest.mock.patch.dict(os.environ, HOME=str(path)):
+            self.up()
+        for name in ("data/a/x", "data/b/x", "data/b/y"):
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_text(name)
+
+        def names(pattern, status=0):
+            into = path / "into"
+            subprocess.run(["rm", "-rf", into], check=True)
+            said = self.run_it("apctl", "get", f"p:{pattern}", into, status=status).stderr
+            return said or [str(each.relative_to(into)) for each in sorted(into.rglob("*")) if each.is_file()]
+
+        self.assertEqual(names("data/*/x"), ["data/a/x", "data/b/x"])
+        self.assertEqual(names("./data//b/"), ["data/b/x", "data/b/y"])
+        self.assertEqual(names("data/../data/b/y"), ["data/b/y"])
+        self.assertEqual(names(path / "data/b/*"), ["x", "y"])
+        self.assertEqual(names(f"../{path.name}/data/b"), ["b/x", "b/y"])
+        self.assertRegex(names(path / "data/*/x", status=1), "another file goes to x, too")
 
     def test_speed(self):
         self.up()
