@@ -46,15 +46,20 @@ void open_standard_streams() noexcept {
   }
 }
 
-std::string printable(std::string_view text) {
+namespace {
+
+/// `kept`: control characters that stay.
+std::string spelled(std::string_view text, std::string_view kept) {
   std::string result;
   result.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto code = static_cast<unsigned char>(text[i]);
-    const bool plain = (code >= ' ' && code != 0x7f) || code == '\n' || code == '\t';
+    const bool plain = (code >= ' ' && code != 0x7f) || kept.find(text[i]) != kept.npos;
     // Terminals take 0x80 to 0x9f for control characters, too; in UTF-8 they stand behind 0xc2.
     const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
-    if (!plain || (code == 0xc2 && next >= 0x80 && next < 0xa0)) {
+    if (code == '\n' && !plain) {
+      result += "\\n";
+    } else if (!plain || (code == 0xc2 && next >= 0x80 && next < 0xa0)) {
       result += fmt::format("\\x{:02x}", code);
       if (plain) result += fmt::format("\\x{:02x}", static_cast<unsigned>(text[++i]) & 0xffU);
     } else {
@@ -64,16 +69,22 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+}  // namespace
+
+std::string printable(std::string_view text) { return spelled(text, "\n\t"); }
+
+std::string one_line(std::string_view text) { return spelled(text, ""); }
+
 std::string table(const std::vector<TableRow>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const TableRow& row : rows) {
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], printable(row[c]).size());
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], one_line(row[c]).size());
   }
   std::string text;
   for (const TableRow& row : rows) {
     std::string line;
     for (std::size_t c = 0; c < row.size(); ++c) {
-      if (widths[c] > 0) line += fmt::format("{:{}}  ", printable(row[c]), widths[c]);
+      if (widths[c] > 0) line += fmt::format("{:{}}  ", one_line(row[c]), widths[c]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';

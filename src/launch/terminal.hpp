@@ -23,8 +23,11 @@ void open_standard_streams() noexcept;
 /// are spelled ("\x1b").
 [[nodiscard]] std::string printable(std::string_view text);
 
+/// The same for what has to stay within its line, so that no name or word of another host looks like a line of ours.
+[[nodiscard]] std::string one_line(std::string_view text);
+
 /// Rows of equal length as lines with aligned columns. A column that is empty in all rows is left out. Each text is
-/// made printable().
+/// made one_line().
 using TableRow = std::vector<std::string>;
 [[nodiscard]] std::string table(const std::vector<TableRow>& rows);
 

@@ -302,6 +302,7 @@ TEST(Terminal, NoControlCharacterReachesIt) {
   EXPECT_EQ(printable("a line\n\tand another, caf\u00e9"), "a line\n\tand another, caf\u00e9");
   EXPECT_EQ(printable(std::string_view("\x1b[31m\r\b\x7f\0", 9)), "\\x1b[31m\\x0d\\x08\\x7f\\x00");
   EXPECT_EQ(printable("\u009b31m"), "\\xc2\\x9b31m");
+  EXPECT_EQ(one_line("a\nb\tc"), "a\\nb\\x09c");
 }
 
 TEST(Placeholders, AreReplacedWhereverTheyStand) {

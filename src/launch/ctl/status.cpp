@@ -72,7 +72,7 @@ std::string job_list_text(const std::vector<std::pair<std::uint32_t, wire::Machi
 std::string job_status_text(std::uint32_t job, const wire::MachineStatus& status) {
   std::string text;
   const auto line = [&text](std::string_view name, std::string_view value) {
-    if (!value.empty()) text += fmt::format("{:<9}{}\n", name, printable(value));
+    if (!value.empty()) text += fmt::format("{:<9}{}\n", name, one_line(value));
   };
   line("job", fmt::format("{}", job));
   line("state", status.state);

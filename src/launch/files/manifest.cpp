@@ -53,10 +53,8 @@ std::string own_place(const std::string& path) {
 }
 
 std::string shown(std::string_view path) {
-  std::string text;
-  for (const char c : path) text += c == '\n' ? std::string("\\n") : std::string(1, c);
-  text = printable(text);
-  const bool plain = !text.empty() && text.size() == path.size() && text.find_first_of(" '\"\t") == text.npos;
+  const std::string text = one_line(path);
+  const bool plain = !text.empty() && text.size() == path.size() && text.find_first_of(" '\"") == text.npos;
   return plain ? text : fmt::format("'{}'", text);
 }
 

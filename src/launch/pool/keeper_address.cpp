@@ -16,6 +16,7 @@
 #include "aplib/error.hpp"
 #include "base/os/local_socket.hpp"
 #include "launch/ctl/registry.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch::pool {
 
@@ -175,7 +176,7 @@ std::string end_keeper(const KeeperAddress& way, std::chrono::nanoseconds patien
     std::array<char, 512> word{};
     const ssize_t got = ready > 0 ? ::recv(socket.get(), word.data(), word.size(), MSG_DONTWAIT) : -1;
     if (got == 0 || (got < 0 && ready > 0)) return {};
-    return got > 0 ? std::string(word.data(), static_cast<std::size_t>(got)) : "its keeper does not end";
+    return got > 0 ? one_line({word.data(), static_cast<std::size_t>(got)}) : "its keeper does not end";
   } catch (const Error& error) {
     return error.what();
   }

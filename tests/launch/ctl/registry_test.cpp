@@ -145,10 +145,12 @@ TEST(RegistryText, ShowsStrangersAndNoControlCharacters) {
   wire::MachineStatus status = some_status();
   status.strangers = 10;
   status.processes[0].node.refused = 2;  // refused by the port for messages
-  status.processes[0].computer = "\x1b[2Jws1";
+  status.processes[0].computer = "\x1b[2Jws1\nprocess 7 of nobody";
+  status.program = "/opt/scg\nstate    lost";
   const std::string text = ctl::job_status_text(77, status);
   EXPECT_NE(text.find("dropped  12 connections of strangers\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\\x1b[2Jws1"), std::string::npos) << text;
+  EXPECT_NE(text.find("\\x1b[2Jws1\\nprocess 7 of nobody  "), std::string::npos) << text;
+  EXPECT_NE(text.find("program  /opt/scg\\nstate    lost\n"), std::string::npos) << text;
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
 }
 
