@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "task/stack.hpp"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -57,6 +58,16 @@ StackPool::~StackPool() {
   }
 }
 
+namespace {
+
+/// Its mmap() ends a process that asks for an address where it keeps no account, as is that of stacks at home.
+bool has_thread_sanitizer() noexcept {
+  static const bool has = ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;
+  return has;
+}
+
+}  // namespace
+
 void StackPool::grow() {
   // Room for all stacks there will be, so that neither put() nor the rest of this function throws.
   std::size_t count = next_count_;
@@ -71,6 +82,7 @@ void StackPool::grow() {
   const int protection = PROT_READ | PROT_WRITE;
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* address = MAP_FAILED;
+  if (has_thread_sanitizer()) home_ = nullptr;
   if (home_ != nullptr && static_cast<std::size_t>(home_end_ - home_) >= bytes) {
     if (os::map_at(home_, bytes, protection, flags)) {
       address = std::exchange(home_, home_ + bytes);

@@ -76,6 +76,52 @@ TEST_F(MpiProgram, MessagesReachTheirRanksOnAnyNumberOfThreads) {
   }
 }
 
+TEST_F(MpiProgram, ThreadSanitizerSeesTheProgramAlone) {
+  write("x.c", "int x;\n");
+  int status = 0;
+  static_cast<void>(output("cc -shared -fPIC -fsanitize=thread x.c -o x.so", &status));
+  if (status != 0) GTEST_SKIP() << "needs the library libtsan.so.2";
+  write("race.c", R"(
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+static int shared;
+static void* add(void* arg) { return shared++, arg; }
+int main(int argc, char** argv) {
+  int rank, ranks, sum, level, *in = calloc(100000, sizeof *in), *out = calloc(100000, sizeof *out);
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  for (int i = 0; i < 20; i++) {
+    MPI_Request both[2];
+    MPI_Irecv(in, 100000, MPI_INT, (rank + 1) % ranks, 1, MPI_COMM_WORLD, &both[0]);
+    MPI_Isend(out, 100000, MPI_INT, (rank + 1) % ranks, 1, MPI_COMM_WORLD, &both[1]);
+    MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+    out[0] = in[0] + 1;
+    MPI_Allreduce(&out[0], &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  }
+  if (argc > 1) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, add, NULL);
+    add(NULL);
+    pthread_join(thread, NULL);
+  }
+  if (rank == 0) printf("sum %d\n", sum);
+  return MPI_Finalize();
+})");
+  EXPECT_EQ(output("cc -g -fsanitize=thread -I" BUILD_TREE "/lib/aplib/mpi/include race.c -o race -pthread "
+                   "-L" MPI_LIBRARY_FOLDER " -lmpi_abi -Wl,-rpath," MPI_LIBRARY_FOLDER),
+            "");
+  const std::string run = "TSAN_OPTIONS=ignore_noninstrumented_modules=1 timeout 60 aprun --processes -n 2 ./race";
+  for (const char* const modules : {"auto", "tcp"})
+    EXPECT_EQ(output("APLIB_MODULE=" + std::string(modules) + " " + run), "sum 40\n") << modules;
+  const std::string text = output(run + " x 2>&1", &status);
+  EXPECT_NE(status, 0);
+  EXPECT_NE(text.find("data race"), std::string::npos) << text;
+  EXPECT_NE(text.find(" in add"), std::string::npos) << text;
+}
+
 // One thread carries all ranks, which wait for each other where MPI does not see it.
 TEST_F(MpiProgram, RanksThatShareAThreadRunWhileOneWaitsOrComputes) {
   EXPECT_EQ(output("mpicc -O2 -Wall -Werror -pthread " MPI_PROGRAMS "/together.c -o together"), "");

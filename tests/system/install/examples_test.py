@@ -109,6 +109,7 @@ EXCUSED = {
     ("docs/apcc.md", 1): "a makefile of the reader's",
     ("docs/debian-mpi.md", 0): "hours; some of its programs are tests",
     ("docs/debugging.md", 0): "replayed by debugging/gdb",
+    ("docs/debugging.md", 1): "lines for a program of the reader's; MpiProgram.ThreadSanitizerSeesTheProgramAlone",
     ("docs/farm.md", 4): "lines out of a program; tests/farm has them",
     ("docs/farm.md", 5): "hours of benchmarks",
     ("docs/one-sided.md", 1): "lines out of a program; tests/cell has them",
