@@ -46,6 +46,10 @@ using connect::Socket;
 using std::chrono::milliseconds;
 using Endpoint = asio::ip::tcp::endpoint;
 
+// For a connection that was never there.
+constexpr const char* firewall_remedy =
+    "; if a firewall stands between, ports = \"FIRST-LAST\" in [comm] names ports to open, and address in [[host]] "
+    "another network";
 constexpr milliseconds long_round_trip{2};
 /// In a machine of so few processes a long link has all its streams from the beginning. All links have a hundred or so.
 constexpr std::size_t processes_of_all_streams = 8;
@@ -554,10 +558,14 @@ Caller::Verdict Service::Impl::judge(Peer peer, std::uint64_t number, const Call
       return {fmt::format("what answers at {} is not of this machine: {}", where, failure.why), true};
     case Kind::unreached:
       if (failure.error == asio::error::connection_refused)
-        return {fmt::format("connection refused at {}: its process has ended", where), true};
+        return {fmt::format("connection refused at {}: its process has ended{}", where,
+                            number == first_call ? firewall_remedy : ""),
+                true};
       // A way that was there may come back.
       if (failure.error == asio::error::host_unreachable || failure.error == asio::error::network_unreachable)
-        return {fmt::format("cannot be reached at {}: {}", where, describe(failure.error)), number == first_call};
+        return {fmt::format("cannot be reached at {}: {}{}", where, describe(failure.error),
+                            number == first_call ? firewall_remedy : ""),
+                number == first_call};
       break;
     case Kind::unwanted:
     case Kind::ended:
@@ -592,8 +600,9 @@ void Service::Impl::failed(Peer peer, std::uint64_t number, bool late, const std
   const std::string& where = settings.endpoints[peer];
   if (!late || way(peer) == Way::Kind::relay) return give_up(peer, reason);
   const bool known = !reason.empty();
-  give_up(peer, fmt::format("cannot be reached at {} within {} s{}{}", where,
-                            std::chrono::ceil<std::chrono::seconds>(patience()).count(), known ? ": " : "", reason));
+  give_up(peer, fmt::format("cannot be reached at {} within {} s{}{}{}", where,
+                            std::chrono::ceil<std::chrono::seconds>(patience()).count(), known ? ": " : "", reason,
+                            firewall_remedy));
 }
 
 // Mending: more streams for long links, and streams for those that were cut.

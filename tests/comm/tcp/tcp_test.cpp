@@ -212,13 +212,18 @@ TEST_F(Tcp, OfTwoCallsThatCrossNoneIsAStranger) {
   }
 }
 
+// What to do where a process was never reached.
+constexpr const char* remedy =
+    "; if a firewall stands between, ports = \"FIRST-LAST\" in [comm] names ports to open, and address in [[host]] "
+    "another network";
+
 TEST_F(Tcp, WhoIsNotThereIsLostWithTheReason) {
   make(2);
   modules[1].reset();
   modules.pop_back();
   send(0, 1);
   pump([&] { return receivers[0]->lost == 1; });
-  EXPECT_EQ(receivers[0]->why, "connection refused at " + net->endpoint(1) + ": its process has ended");
+  EXPECT_EQ(receivers[0]->why, "connection refused at " + net->endpoint(1) + ": its process has ended" + remedy);
   EXPECT_EQ(modules[0]->queued(1), 0u);
   send(0, 1);  // dropped
   EXPECT_EQ(modules[0]->queued(1), 0u);
@@ -235,6 +240,7 @@ TEST_F(Tcp, WhoDoesNotAnswerTheGreetingIsLost) {
     return receivers[0]->lost == 1;
   });
   EXPECT_NE(receivers[0]->why.find("cannot be reached at " + net->endpoint(1)), std::string::npos) << receivers[0]->why;
+  EXPECT_TRUE(receivers[0]->why.ends_with(remedy)) << receivers[0]->why;
 }
 
 TEST_F(Tcp, WhoHasAnotherKeyIsLost) {
