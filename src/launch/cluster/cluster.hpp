@@ -58,13 +58,14 @@ struct ClusterHost {
   std::string standing_keeper{};  ///< In a pool: the socket on that host of a keeper that others start (systemd).
   std::string keeper{};           ///< LaunchKind::keeper: the socket of this computer that leads to it.
   std::string keeper_key{};       ///< LaunchKind::keeper: of the pool.
-  std::string reached{};          ///< LaunchKind::keeper: the address by which ssh has reached it; empty: unknown.
-  bool is_here = false;           ///< LaunchKind::keeper: it is on this computer.
-  bool process = false;           ///< Its cells are ordinary processes.
-  std::string gateway{};          ///< LaunchKind::ssh: the way there (ProxyJump); empty: ssh knows it.
-  std::uint32_t site = 0;         ///< Hosts of one site reach each other. 0: of none; else Cluster::sites[site - 1].
-  std::uint32_t number = 1;       ///< Of the process among those that `count` gives its host.
-  int line = 0;                   ///< The host's line in the file, for messages; 0: not in the file.
+  std::chrono::nanoseconds keeper_patience = std::chrono::seconds(30);  ///< LaunchKind::keeper: for a start's begin.
+  std::string reached{};     ///< LaunchKind::keeper: the address by which ssh has reached it; empty: unknown.
+  bool is_here = false;      ///< LaunchKind::keeper: it is on this computer.
+  bool process = false;      ///< Its cells are ordinary processes.
+  std::string gateway{};     ///< LaunchKind::ssh: the way there (ProxyJump); empty: ssh knows it.
+  std::uint32_t site = 0;    ///< Hosts of one site reach each other. 0: of none; else Cluster::sites[site - 1].
+  std::uint32_t number = 1;  ///< Of the process among those that `count` gives its host.
+  int line = 0;              ///< The host's line in the file, for messages; 0: not in the file.
 
   /// The destination that ssh connects to.
   [[nodiscard]] const std::string& ssh_destination() const {

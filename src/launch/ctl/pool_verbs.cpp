@@ -526,9 +526,15 @@ class HostProgram {
     Flow in(STDIN_FILENO, ends.writer.get());
     Flow out(ends.reader.get(), STDOUT_FILENO);
     bool closed = false;
+    using Clock = std::chrono::steady_clock;
+    const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(start_.host.keeper_patience);
     while (!words_.end().told && !words_ended_) {
       std::array polled{in.wish(), out.wish(), pollfd{.fd = program_->end_fd(), .events = POLLIN, .revents = 0}};
-      if (::poll(polled.data(), polled.size(), -1) < 0) continue;
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+      const int patience = words_.end().began ? -1 : static_cast<int>(std::clamp<std::int64_t>(left, 0, INT_MAX));
+      const int ready = ::poll(polled.data(), polled.size(), patience);
+      if (ready == 0) throw Error(Errc::failed, method_->not_executed(start_, start::keeper_silence(start_)));
+      if (ready < 0) continue;
       if (polled[0].revents != 0 && !in.go_on()) closed = true;  // it reads no more, and may write on
       if (polled[1].revents != 0 && !out.go_on()) return static_cast<int>(ExitStatus::program_failed);
       if (in.ended() && !std::exchange(closed, true)) ::shutdown(ends.writer.get(), SHUT_WR);

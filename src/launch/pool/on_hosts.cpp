@@ -259,10 +259,17 @@ class HostRuns {
     changed_.notify_all();
   }
 
+  /// Nothing is to come from there any more.
+  void leave(std::uint32_t host) {
+    const std::lock_guard lock(mutex_);
+    told_.insert(host);
+    if (const auto open = open_.find(host); open != open_.end()) ::shutdown(open->second->reader.get(), SHUT_RDWR);
+  }
+
   void break_off() {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
-    for (const auto& ends : open_) ::shutdown(ends->reader.get(), SHUT_RDWR);
+    for (const auto& [host, ends] : open_) ::shutdown(ends->reader.get(), SHUT_RDWR);
     changed_.notify_all();
   }
 
@@ -273,6 +280,7 @@ class HostRuns {
     };
     events.failed = [this](std::uint32_t host, const std::string& text) {
       complain(text);
+      leave(host);
       end(host);
     };
     events.ended = [this](std::uint32_t host, int status, const std::string& said) {
@@ -284,7 +292,7 @@ class HostRuns {
       const auto ends = std::make_shared<os::Ends>(std::move(contact.ends));
       {
         const std::lock_guard lock(mutex_);
-        open_.push_back(ends);
+        open_[contact.process] = ends;
         if (stopped_) ::shutdown(ends->reader.get(), SHUT_RDWR);
       }
       try {
@@ -305,7 +313,10 @@ class HostRuns {
       const LaneMaker make_lanes = [&]() -> std::unique_ptr<LaneSource> {
         return work_.takes_lanes ? std::make_unique<WayLanes>(pool_, host, tokens_.at(host)) : nullptr;
       };
-      for (const std::string& problem : work_.here(host, ends, make_lanes)) complain_of(host, problem);
+      const std::vector<std::string> problems = work_.here(host, ends, make_lanes);
+      const bool is_news = !was_told(host);
+      for (const std::string& problem : problems)
+        if (is_news) complain_of(host, problem);
     } catch (const std::exception& error) {
       complain_of(host, error.what());
     }
@@ -340,7 +351,7 @@ class HostRuns {
   std::list<std::thread> threads_;  // the starter's thread adds to them
   std::mutex mutex_;                // of what follows
   std::condition_variable changed_;
-  std::list<std::shared_ptr<os::Ends>> open_;
+  std::map<std::uint32_t, std::shared_ptr<os::Ends>> open_;
   std::set<std::uint32_t> told_;
   std::size_t over_ = 0;
   bool all_well_ = true;

@@ -36,6 +36,7 @@ constexpr const char* file_name = "/cluster.toml";
 constexpr const char* job_name = "/job";
 constexpr const char* led_name = "/led";
 constexpr std::size_t name_bytes_max = 32;  // names of sockets are short
+constexpr int start_silences = 3;           // peer-timeout: a busy host takes longer to start than to give a sign
 
 std::string folder_of(const std::string& name) {
   return fmt::format("{}/{}{}", ctl::registry_folder(), name, folder_ending);
@@ -272,6 +273,7 @@ cluster::Cluster Pool::standing_cluster() const {
       host.launch = cluster::LaunchKind::keeper;
       host.keeper = way(i).socket;
       host.keeper_key = key_.reveal_hex();
+      host.keeper_patience = start_silences * cluster_.options.peer_timeout;
       host.reached = known[i].reached;
     }
   }

@@ -454,6 +454,12 @@ std::unique_ptr<LaunchMethod> make_slurm_method() { return std::make_unique<Slur
 
 std::string host_name(const NodeStart& node) { return fmt::format("host '{}'", node.host.name); }
 
+std::string keeper_silence(const NodeStart& node) {
+  return fmt::format(
+      "its keeper has not answered for {:g} s: it is stopped, or its host is down, far too busy, or cut off",
+      std::chrono::duration<double>(node.host.keeper_patience).count());
+}
+
 std::string how_it_ended(int status) {
   if (status <= 128 || status - 128 > SIGRTMAX) return fmt::format("ended with status {}", status);
   const char* name = ::strsignal(status - 128);

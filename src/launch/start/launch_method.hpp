@@ -126,6 +126,8 @@ struct SshTarget {
 
 /// "host 'ws1'".
 [[nodiscard]] std::string host_name(const NodeStart& node);
+/// Why a start is given up whose keeper does not tell that it begins.
+[[nodiscard]] std::string keeper_silence(const NodeStart& node);
 /// "was killed by signal 9 (Killed)", "ended with status 3".
 [[nodiscard]] std::string how_it_ended(int status);
 /// The last few words of output in quotes and parentheses, or "".

@@ -58,6 +58,7 @@ struct Launch {
   int attempt = 0;
   bool has_turn = false;
   Clock::time_point not_before;
+  std::optional<Clock::time_point> begins_until{};  ///< A keeper tells at once that what it starts begins.
   bool done = false;
 };
 
@@ -107,6 +108,7 @@ class AllMethods : public Starter {
   void end_all();
   bool any_runs() const;
   void reap();
+  void give_up_silent();
   void kill_remotely();
 
   std::unique_ptr<LaunchMethod> local_;
@@ -211,11 +213,25 @@ void AllMethods::run() {
       if (!next || launch.not_before < *next) next = launch.not_before;
     }
     if (turns_ >= turns_max && next && *next <= Clock::now()) next.reset();  // an end or an arrival will wake us
+    for (const Launch& launch : launches_)
+      if (launch.child && launch.begins_until && (!next || *launch.begins_until < *next)) next = launch.begins_until;
     wait(next);
     reap();
+    give_up_silent();
   }
   end_all();
   guard_.reset();
+}
+
+/// Looked at when all that has come is read, so that time in which this process stood still is nobody's fault.
+void AllMethods::give_up_silent() {
+  for (Launch& launch : launches_) {
+    if (!launch.child || !launch.begins_until || Clock::now() < *launch.begins_until) continue;
+    launch.child.reset();
+    launch.done = true;
+    Node& node = launch.nodes[0];
+    tell_failed(node, launch.method->not_executed(node.start, keeper_silence(node.start)));
+  }
 }
 
 void AllMethods::take_arrivals() {
@@ -268,6 +284,8 @@ void AllMethods::begin(Launch& launch) {
   launch.unfinished_lines = {};
   launch.by_label.clear();
   if (launch.method->is_kept()) {
+    launch.begins_until =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(launch.nodes[0].start.host.keeper_patience);
     if (events_.greets)
       events_.greets({.process = starts[0].process, .ends = launch.child->release_streams(), .came = {}, .kept = true});
     return;
@@ -385,6 +403,7 @@ void AllMethods::take_line(Launch& launch, Child::Stream stream, std::string_vie
   switch (mark->kind) {
     case Mark::Kind::begins:
       node->end.began = true;
+      launch.begins_until.reset();
       if (launch.method->has_foreword()) node->end.words.clear();
       node->group = static_cast<long>(mark->number);
       end_turn(launch);

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import unittest
 import unittest.mock
 from pathlib import Path
@@ -263,6 +264,26 @@ class Here(PoolTest):
         left = self.socket()
         self.up()
         self.assertEqual((left.exists(), self.socket().exists()), (False, True))
+
+    def test_stopped_keeper(self):
+        file = self.folder.write("p.toml", self.FILE.replace("5s", "1s"))
+        self.run_it("apctl", "up", "-f", file)
+        keeper, = processes("apkeeper")
+        os.kill(keeper, signal.SIGSTOP)
+        silent = r"keeper has not answered for 3 s: it is stopped, .*; apctl up repairs the pool"
+        begun = time.monotonic()
+        self.assertRegex(
+            self.run_it("aprun", "--in", "p", RING, status=2).stderr,
+            f"^aprun: host '[ab]': its {silent}; nothing was started\n$"
+        )
+        there = self.folder.path / "there"
+        for words in (("put", file, f"p:{there}"), ("get", f"p:{file}", there), ("exec", "p", "true")):
+            self.assertRegex(Path(f"/proc/{keeper}/stat").read_text(), r"\) T ")
+            done = self.run_it("apctl", *words, status=1)
+            self.assertRegex(done.stderr, f"^apctl: host 'a': its {silent}\n$")
+        self.assertLess(time.monotonic() - begun, 60)
+        os.kill(keeper, signal.SIGCONT)
+        self.check_runs()
 
     def test_down_ends_what_runs(self):
         self.up()
