@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "arch/elf.hpp"
+#include "base/os/own_folder.hpp"
 #include "base/text.hpp"
 #include "comm/plugin/plugin.hpp"
 #include "comm/plugin/plugin_module.hpp"
@@ -68,9 +69,8 @@ std::optional<fs::path> own_folder() {
           0 &&
       object->l_name[0] != '\0')
     return fs::path(object->l_name).parent_path() / "modules";
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return std::nullopt;
+  const fs::path program = os::own_program();
+  if (program.empty()) return std::nullopt;
   return (program.parent_path() / APLIB_MODULES_FROM_BIN).lexically_normal();
 }
 

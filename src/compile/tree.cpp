@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/os/descriptor.hpp"
+#include "base/os/own_folder.hpp"
 
 namespace aplib::compile {
 
@@ -36,7 +37,7 @@ std::string place(const std::string& root, const std::string& folder) {
 }  // namespace
 
 Prefix Prefix::own() {
-  std::string folder = folder_of(real_path("/proc/self/exe"));
+  std::string folder = folder_of(os::own_program());
   // bin, or as many levels as the installation chose.
   std::string_view levels = APLIB_BIN_FOLDER;
   while (!levels.empty()) {

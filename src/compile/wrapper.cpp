@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/os/descriptor.hpp"
+#include "base/os/own_folder.hpp"
 #include "compile/command.hpp"
 #include "compile/tree.hpp"
 
@@ -256,7 +257,7 @@ int run_compiler(const Wrapper& wrapper, const Request& request) {
   Compiler compiler =
       Compiler::find(language, request.compiler.empty() && wanted != nullptr ? wanted : request.compiler);
   const std::string& first = compiler.words.front();
-  if (!compiler.file.empty() && compiler.file == real_path("/proc/self/exe")) {
+  if (!compiler.file.empty() && compiler.file == os::own_program()) {
     throw Refused(std::string(variable) + "=" + first + " names " + wrapper.name +
                   " itself; name the compiler that it shall use");
   }

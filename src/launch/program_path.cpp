@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "aplib/error.hpp"
+#include "base/os/own_folder.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -63,9 +64,6 @@ std::string find_program(const std::string& name, std::string_view search) {
                           instead.empty() ? "" : "; " + instead));
 }
 
-std::string own_program() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).string();
-}
+std::string own_program() { return os::own_program(); }
 
 }  // namespace aplib::launch

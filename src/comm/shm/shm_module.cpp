@@ -2,6 +2,7 @@
 #include "comm/shm/shm_module.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -349,6 +350,7 @@ class ShmKind final : public ModuleKind {
   [[nodiscard]] bool keeps(Secure) const override { return true; }
   [[nodiscard]] std::optional<std::string> unusable(const PortSettings& settings) const override {
     if (settings.host.empty()) return "it is not known which processes share this host's memory";
+    if (::access("/proc/self/fd", X_OK) != 0) return "/proc is not mounted, by which memory of another one is opened";
     try {
       (void)SharedMemory::make(1);
     } catch (const std::exception& error) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Machines where something is scarce or missing: each runs right, or ends with one message that says what.
 
-limits.py BIN [-k NAME]         BIN has aprun, apctl and apcc"""
+limits.py BIN [-k NAME]         BIN has aprun, apctl, apfarm, apgen and apcc"""
 
 import itertools
 import json
@@ -264,6 +264,26 @@ class Limits(unittest.TestCase):
                                                      environment={"HOME": str(home)})
                 self.assertEqual((status, output.count("all done")), (0, 1), (words, output, errors))
                 self.assertEqual([NOTICE in line for line in errors], told, errors)
+
+    def test_no_proc(self):
+        """As in a bare chroot. The system's loader finds our library beside the program by /proc alone."""
+        hide = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro none /proc && exec "$@"', "sh"]
+        library = {"LD_LIBRARY_PATH": str(BIN.parent / "lib")}
+
+        def run(words, **environment):
+            return self.run_it(words, wrap=lambda words: [*hide, *words], environment={**library, **environment})
+
+        for name, words, environment in self.starts():
+            with self.subTest(name):
+                runs = self.check_start(name, run(words, **environment), "/proc is not mounted")
+                self.assertEqual(runs, name != "shm")
+        processes = run([BIN / "aprun", "--processes", "-n", 2, "echo", "well"])
+        self.assertEqual(processes, (0, "well\nwell\n", []))
+        made = self.folder / "ring"
+        self.assertEqual(run([BIN / "apcc", HERE / "ring.c", "-o", made]), (0, "", []))
+        self.check_ring(4, run([made, 20, 8], APLIB_CELLS="4"))
+        self.assertEqual(run([BIN / "apfarm", "-k", "echo", ":::", 1, 2]), (0, "1\n2\n", []))
+        self.assertEqual(run([BIN / "apctl", "list"])[0], 0)
 
     def test_program_that_may_not_be_mapped(self):
         """Its file system is mounted noexec: that is said before anything begins."""
