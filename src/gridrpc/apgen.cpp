@@ -30,12 +30,16 @@ constexpr int wrong_status = 2;
 
 void write(const std::string& file, const std::string& text) {
   if (file == "-") {
-    std::fputs(text.c_str(), stdout);
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+      throw Error(Errc::failed, fmt::format("cannot write standard output: {}", std::strerror(errno)));
     return;
   }
   const os::UniqueFd out(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!out || !os::write_all(out.get(), text))
-    throw Error(Errc::failed, fmt::format("{}: cannot be written: {}", file, std::strerror(errno)));
+  if (out && os::write_all(out.get(), text)) return;
+  const int error = errno;
+  std::error_code ignored;
+  if (out && std::filesystem::is_regular_file(file, ignored)) std::filesystem::remove(file, ignored);  // half of it
+  throw Error(Errc::failed, fmt::format("{}: cannot be written: {}", file, std::strerror(error)));
 }
 
 [[noreturn]] void refuse_unread(const std::string& file) {
@@ -80,7 +84,9 @@ int generate(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : wrong_status;
+    if (app.exit(error) != 0) return wrong_status;
+    write("-", "");
+    return 0;
   }
   const bool is_library = is_elf(file);
   if (is_library == functions.empty()) {

@@ -72,8 +72,7 @@ Joblog::Joblog(const std::string& file, bool resume)
   if (whole != text.size() && ::ftruncate(descriptor_.get(), static_cast<off_t>(whole)) != 0) refuse(file, "cut");
   text.resize(whole);
   read_past(text);
-  if (text.empty() && ::write(descriptor_.get(), title.data(), title.size()) != static_cast<ssize_t>(title.size()))
-    refuse(file, "write");
+  if (text.empty() && !os::write_all(descriptor_.get(), title)) refuse(file, "write");
 }
 
 void Joblog::read_past(const std::string& text) {
@@ -101,8 +100,7 @@ void Joblog::add(const JobRecord& record) {
 
 void Joblog::flush() {
   if (lines_.empty()) return;
-  const ssize_t written = ::write(descriptor_.get(), lines_.data(), lines_.size());
-  if (written != static_cast<ssize_t>(lines_.size())) refuse(file_, "write");
+  if (!os::write_all(descriptor_.get(), lines_)) refuse(file_, "write");
   lines_.clear();
 }
 

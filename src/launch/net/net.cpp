@@ -158,6 +158,12 @@ void draw(const Matrix& matrix, const std::string& path) {
   const bool written = gnuplot != nullptr && std::fwrite(script.data(), 1, script.size(), gnuplot) == script.size();
   if (gnuplot == nullptr || ::pclose(gnuplot) != 0 || !written)
     throw Error(Errc::failed, fmt::format("gnuplot could not draw {}", path));
+  // It does not tell when a disk is full.
+  constexpr std::string_view last_chunk("IEND\xae\x42\x60\x82");
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error) || os::read_file(path).value_or("").ends_with(last_chunk)) return;
+  std::filesystem::remove(path, error);
+  throw Error(Errc::failed, fmt::format("gnuplot could not write all of {}: is the disk full?", path));
 }
 
 /// Runs machines until each pair is measured or given up.

@@ -258,9 +258,16 @@ Pool Pool::make_in_job(const std::string& name, const std::string& text, const s
 
 void Pool::save(const std::string& file) const {
   const std::string folder = folder_of(name_);
-  make_folder(folder);
-  write_file(folder + file_name, text_);
-  write_file(folder + state_name, fmt::format("{}\n{}\n{}\n", key_.reveal_hex(), id_, file));
+  const bool is_new = !fs::exists(folder);
+  try {
+    make_folder(folder);
+    write_file(folder + file_name, text_);
+    write_file(folder + state_name, fmt::format("{}\n{}\n{}\n", key_.reveal_hex(), id_, file));
+  } catch (const Error&) {
+    std::error_code ignored;
+    if (is_new) fs::remove_all(folder, ignored);
+    throw;
+  }
 }
 
 cluster::Cluster Pool::standing_cluster() const {

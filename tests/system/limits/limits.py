@@ -285,6 +285,42 @@ class Limits(unittest.TestCase):
         self.assertEqual(run([BIN / "apfarm", "-k", "echo", ":::", 1, 2]), (0, "1\n2\n", []))
         self.assertEqual(run([BIN / "apctl", "list"])[0], 0)
 
+    def test_full_disk(self):
+        """What cannot be written is told with its file and the cause, and nothing stays that looks whole."""
+        full = self.folder / "full"
+        full.mkdir()
+        (self.folder / "lab.toml").write_text('[[host]]\nname = "a"\nlaunch = "local"\ncells = 1\n'
+                                              '[[host]]\nname = "b"\nlaunch = "local"\ncells = 1\n')
+        (self.folder / "s.idl").write_text("Module s;\n" + "".join(
+            f'Define f{i}(IN double a, OUT double b[1])\nCalls "C" f{i}(a, b);\n' for i in range(100)))
+        room = "No space left on device"
+        many = range(200)
+        # (command, status, message, its environment); of 8 KiB
+        cases = [
+            (["aprun", "--processes", "-n", 1, "--output", "full/out", "seq", 9999], 1, f"write full/out: {room}"),
+            (["apfarm", "--joblog", "full/log", "true", ":::", *many], 255, f"full/log: cannot write it: {room}"),
+            (["apfarm", "--results", "full/r", "seq", ":::", 9999], 255, f"cannot write full/r/1/9999/stdout: {room}"),
+            (["apfarm", "seq", ":::", 9999], 1, f"may be lost in part: {full}: {room}", {"TMPDIR": str(full)}),
+            (["apgen", "-o", "full/s.c", "s.idl"], 2, f"full/s.c: cannot be written: {room}"),
+            (["apcc", "-g3", HERE / "ring.c", "-o", "full/ring"], 1, room),
+            (["apctl", "up", "-f", "lab.toml"], 1, f"lab.pool/cluster.toml: {room}", {"XDG_RUNTIME_DIR": str(full)}),
+        ]
+        if shutil.which("gnuplot"):
+            picture = ["apctl", "net", "-f", "lab.toml", "--seconds", 0.1, "--png", "full/n.png"]
+            cases.append((picture, 2, "gnuplot could not write all of full/n.png: is the disk full"))
+        for words, status, told, *environment in cases:
+            fill = 4096 if words[0] != "apctl" else 8192
+            hide = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=8k none {full} && "
+                    f'mkdir -m 700 full/aplib && head -c {fill} /dev/zero >full/fill && "$@"; s=$?; '
+                    f"(cd full && ls -A . aplib) | sed '/^[.a].*:$/d' >left; exit $s", "sh"]
+            with self.subTest(words[0], told=told):
+                result = self.run_it([BIN / words[0], *words[1:]], wrap=lambda words, hide=hide: [*hide, *words],
+                                     environment=environment[0] if environment else {})
+                self.assertEqual(result[0], status, result)
+                self.assertIn(told, "\n".join(result[2]), result)
+                left = set((self.folder / "left").read_text().split()) - {"fill", "aplib"}
+                self.assertLessEqual(left, {"out", "log", "r"}, "what grows while others may read it")
+
     def test_program_that_may_not_be_mapped(self):
         """Its file system is mounted noexec: that is said before anything begins."""
         folder = self.folder / "noexec"
