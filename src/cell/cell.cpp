@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "aplib/ids.hpp"
 #include "base/spin_lock.hpp"
@@ -11,40 +10,19 @@
 
 namespace aplib {
 
-std::optional<std::uint32_t> TaskTable::choose_id() {
-  const std::size_t resting = freed_.size() - freed_head_;
-  const bool full = tasks_.size() > task_id_max;
-  while (freed_head_ < freed_.size() && (resting > id_rest || full)) {
-    const std::uint32_t id = freed_[freed_head_++];
-    if (freed_head_ == freed_.size() || freed_head_ >= 4 * id_rest) {
-      freed_.erase(freed_.begin(), freed_.begin() + static_cast<std::ptrdiff_t>(freed_head_));
-      freed_head_ = 0;
-    }
-    if (tasks_[id] == nullptr) return id;  // someone may have asked for it by number meanwhile
-  }
-  if (full) return std::nullopt;
-  if (tasks_.empty()) tasks_.push_back(nullptr);  // 0 is never chosen: it is the cell program's
-  tasks_.push_back(nullptr);
-  return static_cast<std::uint32_t>(tasks_.size() - 1);
+std::optional<std::uint32_t> TaskTable::add_id() {
+  const auto id = std::max(static_cast<std::uint32_t>(tasks_.size()), 1U);  // 0 is the cell program's
+  grow(id);
+  return id;
 }
 
 void TaskTable::grow(std::uint32_t id) {
   const auto first = std::max(static_cast<std::uint32_t>(tasks_.size()), 1U);
-  tasks_.resize(std::size_t{id} + 1);
-  for (std::uint32_t unused = first; unused < id; ++unused) freed_.push_back(unused);
-}
-
-void TaskTable::erase(std::uint32_t id) noexcept {
-  tasks_[id] = nullptr;
-  --count_;
-  give_back(id);
-}
-
-void TaskTable::give_back(std::uint32_t id) noexcept {
-  try {
-    if (id != 0) freed_.push_back(id);
-  } catch (const std::bad_alloc&) {  // then this one is not chosen again
-  }
+  const std::size_t size = std::size_t{id} + 1;
+  if (size > rests_before_.capacity()) rests_before_.reserve(std::max(size, 2 * rests_before_.size()));
+  tasks_.resize(size);
+  rests_before_.resize(size, rests_not);
+  for (std::uint32_t unused = first; unused < id; ++unused) give_back(unused);
 }
 
 void BroadcastPlace::show(const void* source, std::size_t size) {

@@ -18,6 +18,7 @@
 #include "cell/matching.hpp"
 #include "cell/mpi_state.hpp"
 #include "cell/posted_queue.hpp"
+#include "cell/task_table.hpp"
 #include "memory/slot_heap.hpp"
 #include "task/ready_queue.hpp"
 #include "task/stack.hpp"
@@ -46,8 +47,11 @@ struct Watch {
   // acquire: what was written before the flag was raised
   [[nodiscard]] std::int32_t now() const noexcept { return __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
   [[nodiscard]] bool reached() const noexcept {
-    if (condition != nullptr) return condition->holds();
-    return static_cast<std::int32_t>(static_cast<std::uint32_t>(now()) - static_cast<std::uint32_t>(count)) >= 0;
+    return condition != nullptr ? condition->holds() : has_reached(flag, count);
+  }
+  [[nodiscard]] static bool has_reached(const std::int32_t* flag, std::int32_t count) noexcept {
+    const auto now = static_cast<std::uint32_t>(__atomic_load_n(flag, __ATOMIC_ACQUIRE));  // acquire: as now()
+    return static_cast<std::int32_t>(now - static_cast<std::uint32_t>(count)) >= 0;
   }
   [[nodiscard]] bool is_about_memory() const noexcept { return condition == nullptr || condition->is_about_memory(); }
 
@@ -165,42 +169,6 @@ struct alignas(cache_line_bytes) TaskControl : Flow {
 /// and must not reuse the address of a thread-local.
 void enter_program(TaskControl& self, ProgramContext* program) noexcept;
 
-/// Tasks of one cell by id. Ids are given out from 1 up; a freed id rests behind `id_rest` others before it is used
-/// again, so that a late message does not reach a stranger.
-class TaskTable {
- public:
-  static constexpr std::size_t id_rest = 1024;
-
-  [[nodiscard]] TaskControl* find(std::uint32_t id) const noexcept { return id < tasks_.size() ? tasks_[id] : nullptr; }
-  /// A free id, or nothing when all are in use.
-  std::optional<std::uint32_t> choose_id();
-  /// Before insert() of this id.
-  void make_room(std::uint32_t id) {
-    if (id >= tasks_.size()) [[unlikely]]
-      grow(id);
-  }
-  void insert(std::uint32_t id, TaskControl& task) noexcept {
-    tasks_[id] = &task;
-    ++count_;
-  }
-  void erase(std::uint32_t id) noexcept;
-  /// A chosen id was not used after all.
-  void give_back(std::uint32_t id) noexcept;
-  [[nodiscard]] std::size_t size() const noexcept { return count_; }
-  /// Ids 0 .. end()-1 may be in use.
-  [[nodiscard]] std::uint32_t end() const noexcept { return static_cast<std::uint32_t>(tasks_.size()); }
-
- private:
-  friend struct DebuggerAccess;
-
-  void grow(std::uint32_t id);
-
-  std::vector<TaskControl*> tasks_;
-  std::vector<std::uint32_t> freed_;  // a queue: read at freed_head_
-  std::size_t freed_head_ = 0;
-  std::size_t count_ = 0;
-};
-
 /// A cell's place in the collectives of one scope.
 struct CollectivePlace {
   std::uint64_t episode = 0;  ///< Done so far; the number of the next one.
@@ -251,9 +219,8 @@ struct alignas(cache_pair_bytes) Cell {
     return {ended_from_kernel, {places[0].episode, places[1].episode, places[2].episode}, status};
   }
 
-  std::uint32_t id = 0;  ///< Index; the host program's is the cell count.
-  std::uint32_t x = 0;   ///< Place in the grid.
-  std::uint32_t y = 0;
+  std::uint32_t id = 0;            ///< Index; the host program's is the cell count.
+  std::uint32_t number = 0;        ///< What users call it; the host program: Domain::host_id.
   Processor* processor = nullptr;  ///< Who carries it now.
   TaskTable tasks;
   std::optional<StackPool> stacks;          ///< Made on first use, by the processor that carries the cell then. So is:
@@ -262,6 +229,8 @@ struct alignas(cache_pair_bytes) Cell {
   [[nodiscard]] bool is_program_stack(const Stack& stack) const noexcept {
     return program_stacks && program_stacks->stack_bytes() == stack.bytes();
   }
+  std::uint32_t x = 0;  ///< Place in the grid.
+  std::uint32_t y = 0;
   CellHeap heap;  ///< In the slot. Lives as long as the cell.
   std::uint32_t live_tasks = 0;
   std::uint32_t ended_from_kernel = 0;          ///< Tasks started by run() or start_cells() that have ended.

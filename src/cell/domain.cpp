@@ -33,7 +33,7 @@ void Domain::build_cells(Grid new_grid) {
   cells.clear();
   for (std::uint32_t c = 0; c < cell_count; ++c) {
     owned_cells.push_back(std::make_unique<Cell>());
-    owned_cells.back()->id = c;
+    owned_cells.back()->id = owned_cells.back()->number = c;
     owned_cells.back()->x = c % grid.nx;
     owned_cells.back()->y = c / grid.nx;
     cells.push_back(owned_cells.back().get());
@@ -41,6 +41,7 @@ void Domain::build_cells(Grid new_grid) {
   if (has_host) {
     if (host_cell == nullptr) host_cell = std::make_unique<Cell>();
     host_cell->id = cell_count;
+    host_cell->number = host_id;
     cells.push_back(host_cell.get());
   }
   exchanges.clear();

@@ -276,7 +276,19 @@ bool Inbound::take_from_network(Outbound& network, std::uint32_t cell_index, std
   return give(domain_.cells[cell_index]->tasks.find(task), key, bytes.size(), store);
 }
 
+// Where nothing is there to be looked at, and nothing may end the wait at once, no register need be kept.
 Wake Inbound::receive(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept {
+  Posted& posted = self.posted;
+  if (!self.mailbox.empty() || !self.requests.empty() || here_.has_to_poll() || ended_count_ != 0 ||
+      posted.capacity >= offer_from_bytes ||
+      domain_.stopping.load(std::memory_order_relaxed))  // relaxed: noticed sooner or later
+    return look_and_receive(self, call, closed_when_cells_end);
+  posted.open = true;
+  posted.closed_when_cells_end = closed_when_cells_end;
+  return Processor::wait(self, WaitFor::message, call);
+}
+
+Wake Inbound::look_and_receive(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept {
   Posted& posted = self.posted;
   if (!self.mailbox.empty()) {
     if (Buffer* found = take_waiting(self)) {

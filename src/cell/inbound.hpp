@@ -54,8 +54,9 @@ struct MessageAccess {
     message.buffer_ = buffer;
     message.outside_ = buffer->body();
   }
+  static bool has_buffer(const Message& message) noexcept { return message.buffer_ != nullptr; }
   static void release(Message& message) noexcept {
-    if (message.buffer_ != nullptr) message.release();
+    if (has_buffer(message)) message.release();
   }
 };
 
@@ -82,8 +83,6 @@ class Inbound {
   /// An entry is left in some ring, held back.
   [[nodiscard]] bool holds_some() const noexcept { return !rings_.all_empty(); }
 
-  /// Before a look at the rings: no receive has been satisfied by it.
-  void begin_poll() noexcept { satisfied_ = false; }
   /// Takes messages until a task is ready or a receive in progress is satisfied, so that the receiver takes a stream at
   /// its own pace.
   void poll() noexcept;
@@ -102,6 +101,25 @@ class Inbound {
       return true;
     }
     return !receiver->requests.empty() && give_to_request(*receiver, key, bytes, store);
+  }
+  /// Gives a small message from a task of this processor to the receive that its task blocks in, if no sender of
+  /// another processor may claim that. False: see take_local(). A call of ours runs, so a task whose receive is open
+  /// waits, and is not ready.
+  [[gnu::always_inline]] static bool give_at_once(Idle& idle, TaskControl* receiver, std::uint64_t key,
+                                                  std::span<const std::byte> bytes) noexcept {
+    if (receiver == nullptr) return false;
+    Posted& posted = receiver->posted;
+    if (!posted.open || posted.offered || !posted.wish.accepts(key)) return false;
+    posted.key = key;
+    posted.bytes = bytes.size();
+    if (posted.message != nullptr) {
+      MessageAccess::set_small_exactly(*posted.message, key, bytes.data(), bytes.size());
+    } else {
+      copy_small(posted.buffer, bytes.data(), std::min(bytes.size(), posted.capacity));
+    }
+    posted.open = false;
+    idle.make_ready(*receiver);
+    return true;
   }
   /// The task waits for a message of this key, or has asked for it.
   [[nodiscard]] static bool is_awaited(const Cell& cell, std::uint32_t task, std::uint64_t key) noexcept {
@@ -133,6 +151,7 @@ class Inbound {
 
   /// Processor::receive() and probe().
   Wake receive(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept;
+  [[gnu::noinline]] Wake look_and_receive(TaskControl& self, const char* call, bool closed_when_cells_end) noexcept;
   [[nodiscard]] static bool has(const TaskControl& self, const MatchWish& wish) noexcept {
     return !self.mailbox.empty() && self.mailbox.find(wish) != nullptr;
   }

@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: MIT
-// MpiState: what MPI (src/mpi) keeps of a cell, which knows nothing of it.
+// MpiState: what MPI (src/mpi) keeps of a cell, which knows nothing of it, and does when a task leaves its memory.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 
+#include "aplib/export.hpp"
+
 namespace aplib {
+
+namespace detail {
+/// `rank`: MpiState::rank of the task's cell. Others may read what the rank has shown them: not any more on return.
+using LeaveMemory = void (*)(void* rank, std::uint32_t task) noexcept;
+/// For a task that leaves its memory for good. Null: there is nothing.
+APLIB_API extern constinit std::atomic<LeaveMemory> leave_memory;
+}  // namespace detail
 
 struct MatchWish;
 

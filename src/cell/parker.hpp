@@ -87,15 +87,35 @@ class Parker {
   /// Waker: wakes the owner if it sleeps. True: this call woke it. While the owner is awake the call is one load of a
   /// line that rarely changes. REQUIRES: the work is published. Async-signal-safe.
   bool wake_if_asleep() noexcept {
-    return wake_if_asleep([this](Atom<std::uint32_t>& state) { os_.wake(state); });
+    os_.waker_fence();
+    if (state_.load(std::memory_order_relaxed) == awake) [[likely]]  // the exchange decides
+      return false;
+    return wake_alone();
   }
   /// The same, where `wake` wakes who sleeps on the word: many together, perhaps. `began`: when the waker did, if this
   /// is not the first one that it wakes.
   template <class Wake>
   bool wake_if_asleep(const Wake& wake, Time began = {}) noexcept {
     os_.waker_fence();
-    if (state_.load(std::memory_order_relaxed) == awake) [[likely]]
-      return false;                           // the exchange below decides
+    if (state_.load(std::memory_order_relaxed) == awake) [[likely]]  // the exchange decides
+      return false;
+    return wake_by(wake, began);
+  }
+
+  /// Owner: when the one that has woken it began; zero: nobody has. A hint.
+  [[nodiscard]] Time waker_began() const noexcept { return waker_began_.load(std::memory_order_relaxed); }
+
+  /// Anyone: the owner sleeps, and nobody has woken it. A hint, unless all processors are known to sleep.
+  [[nodiscard]] bool is_asleep() const noexcept { return state_.load(std::memory_order_acquire) != awake; }
+
+ private:
+  // Out of line: a send needs no registers kept for it.
+  [[gnu::noinline]] bool wake_alone() noexcept {
+    return wake_by([this](Atom<std::uint32_t>& state) { os_.wake(state); }, Time{});
+  }
+
+  template <class Wake>
+  bool wake_by(const Wake& wake, Time began) noexcept {
     if constexpr (requires { os_.now(); }) {  // a model may do without
       if (began == Time{}) began = os_.now();
       waker_began_.store(began, std::memory_order_relaxed);  // a hint
@@ -113,13 +133,6 @@ class Parker {
     return true;
   }
 
-  /// Owner: when the one that has woken it began; zero: nobody has. A hint.
-  [[nodiscard]] Time waker_began() const noexcept { return waker_began_.load(std::memory_order_relaxed); }
-
-  /// Anyone: the owner sleeps, and nobody has woken it. A hint, unless all processors are known to sleep.
-  [[nodiscard]] bool is_asleep() const noexcept { return state_.load(std::memory_order_acquire) != awake; }
-
- private:
   const Os& os_;
   std::atomic<Time> waker_began_{};
   alignas(cache_pair_bytes) Atom<std::uint32_t> state_{awake};

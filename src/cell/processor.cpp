@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <utility>
 
 #include "aplib/error.hpp"
 #include "base/text.hpp"
 #include "cell/baton.hpp"
 #include "cell/domain.hpp"
-#include "cell/leaving.hpp"
 
 namespace aplib {
 
@@ -25,8 +25,9 @@ constexpr auto room_sleep = std::chrono::milliseconds(1);
 constexpr std::uint8_t probe_misses_max = 4;
 constexpr std::size_t host_stack_bytes_min = std::size_t{8} << 20;  // they were written for a process's main stack
 
+/// `alignment`: a power of two.
 char* align_down(char* address, std::size_t alignment) noexcept {
-  return address - reinterpret_cast<std::uintptr_t>(address) % alignment;
+  return address - (reinterpret_cast<std::uintptr_t>(address) & (alignment - 1));
 }
 
 std::string name_of(const Domain& domain, const TaskControl& task) {
@@ -70,13 +71,17 @@ bool guarded(TaskControl& self, Domain& domain, Part part) noexcept {
   }
 }
 
-/// Before the task's program leaves its memory, or the task its stack.
-void leave_memory(TaskControl& self, bool lasts) noexcept {
+[[gnu::noinline]] void leave_used_memory(TaskControl& self, bool lasts) noexcept {
   void* const rank = self.cell->mpi.rank;
   const auto leave = detail::leave_memory.load(std::memory_order_relaxed);  // relaxed: what it reads is the cell's
   if (rank != nullptr && leave != nullptr) [[unlikely]]
     leave(rank, self.id);
   if (!self.requests.empty() || self.lent != nullptr) self.cell->processor->inbound().close_requests(self, lasts);
+}
+
+/// Before the task's program leaves its memory, or the task its stack.
+[[gnu::always_inline]] inline void leave_memory(TaskControl& self, bool lasts) noexcept {
+  if (self.cell->mpi.rank != nullptr || !self.requests.empty() || self.lent != nullptr) leave_used_memory(self, lasts);
 }
 
 }  // namespace
@@ -145,18 +150,16 @@ void Processor::run() {
   current_processor = nullptr;
 }
 
-void Processor::switch_to_task(Flow& from, TaskControl& to, bool ends) {
+ThreadState& Processor::switch_to_task(Flow& from, TaskControl& to, bool ends) {
   to.ready = false;
   running_.store(&to, std::memory_order_release);  // release: to glimpse()
-  switch_to(thread_, from, to, ends);
+  return switch_to(thread_, from, to, ends);
 }
 
 void Processor::landed() noexcept {
-  if (dying_ != nullptr) {
-    TaskControl* dead = dying_;
-    dying_ = nullptr;
-    if (dead->detached) bury(*dead);
-  }
+  if (thread_.ended == nullptr) return;
+  auto& dead = static_cast<TaskControl&>(*std::exchange(thread_.ended, nullptr));
+  if (dead.detached) bury(dead);
 }
 
 // Leaves `self` for the next ready task. Returns when `self` is ready again, perhaps on another processor.
@@ -166,7 +169,8 @@ void Processor::landed() noexcept {
     look_around();
     if ((switches & 255U) == 0 && idle_.has_timers()) idle_.expire_timers(Clock::now());
     if (baton_ != nullptr) return baton_->dispatch(self);
-    if (idle_.ready().size() > 1 && domain_.idle_processors.load(std::memory_order_relaxed) != 0) {  // relaxed: a hint
+    if (idle_.ready().has_several() &&
+        domain_.idle_processors.load(std::memory_order_relaxed) != 0) {  // relaxed: a hint
       mover_.offer_cells(self);
     }
   }
@@ -180,8 +184,8 @@ void Processor::landed() noexcept {
     self.ready = false;
     return;
   }
-  switch_to_task(self, *next, false);
-  self.cell->processor->landed();
+  if (switch_to_task(self, *next, false).ended != nullptr) [[unlikely]]
+    self.cell->processor->landed();
 }
 
 Wake Processor::wait(TaskControl& self, WaitFor what, const char* call) noexcept {
@@ -258,50 +262,48 @@ void Processor::add_resident(std::uint32_t cell) {
 
 // ---------------------------------------------------------------- messages
 
-void Processor::send(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes, To to,
-                     std::uint32_t space) {
-  std::uint32_t target_index = cell;
-  if (cell >= cell_limit_ || static_cast<std::uint32_t>(to.type) > static_cast<std::uint32_t>(message_type_max) ||
-      aplib::index(to.task) > task_id_max) [[unlikely]] {
-    if (cell < domain_.cell_count && cell_limit_ == 0) {
-      refuse(self, Errc::failed, call, "no program runs on the cells yet; start one first (ccreat, start_cells)");
-    }
-    const bool to_host = cell >= domain_.cell_count && domain_.has_host && cell == domain_.host_id;
-    if (!to_host || static_cast<std::uint32_t>(to.type) > static_cast<std::uint32_t>(message_type_max) ||
-        aplib::index(to.task) > task_id_max) {
-      bad_destination(domain_, self, call, cell, to);
-    }
-    target_index = domain_.cell_count;
+void Processor::send_to_host(const char* call, std::uint32_t cell, std::span<const std::byte> bytes, To to,
+                             std::uint32_t space) {
+  TaskControl& self = *running_task();
+  const Processor& here = *self.cell->processor;
+  Domain& domain = here.domain_;
+  if (cell < domain.cell_count && here.cell_limit_ == 0) {
+    refuse(self, Errc::failed, call, "no program runs on the cells yet; start one first (ccreat, start_cells)");
   }
-  const std::uint64_t key = MatchKey::make(space, self.cell->id, self.id, static_cast<std::uint32_t>(to.type));
-  send_checked(self, call, target_index, aplib::index(to.task), key, bytes);
+  const bool to_host = cell >= domain.cell_count && domain.has_host && cell == domain.host_id;
+  if (!to_host || !is_in_range(to)) bad_destination(domain, self, call, cell, to);
+  send_otherwise(call, domain.cell_count, aplib::index(to.task),
+                 MatchKey::make(space, self.cell->id, self.id, static_cast<std::uint32_t>(to.type)), bytes);
 }
 
-[[gnu::always_inline]] inline void Processor::send_checked(TaskControl& self, const char* call, std::uint32_t target,
-                                                           std::uint32_t task, std::uint64_t key,
-                                                           std::span<const std::byte> bytes) {
-  if (!domain_.send_gate.closed()) [[likely]] {
-    const std::uint32_t processor = outbound_.route(target);
-    if (processor != index_) {
-      if (outbound_.try_small(processor, target, task, key, bytes)) [[likely]]
-        return;
-      if (outbound_.try_buffered(processor, target, task, key, bytes)) return;
-      if (processor == network_index_) return network_->send(self, call, target, task, key, bytes);
-    } else if (mover_.protocol().arriving() != target) [[likely]] {
-      const std::size_t waiting = inbound_.take_local(*domain_.cells[target], task, key, bytes);
-      if (waiting > backlog_max && idle_.has_ready()) [[unlikely]]
-        yield(self);  // let it catch up, while that is all it takes
-      return;
+void Processor::take_unawaited(Cell& cell, std::uint32_t task, std::uint64_t key, std::span<const std::byte> bytes) {
+  const std::size_t waiting = inbound_.take_local(cell, task, key, bytes);
+  if (waiting > backlog_max && idle_.has_ready()) [[unlikely]]
+    yield(*running());  // let it catch up, while that is all it takes
+}
+
+void Processor::send_otherwise(const char* call, std::uint32_t cell, std::uint32_t task, std::uint64_t key,
+                               std::span<const std::byte> bytes) {
+  TaskControl& self = *running_task();
+  Processor& here = *self.cell->processor;
+  if (!here.domain_.send_gate.closed()) [[likely]] {
+    const std::uint32_t processor = here.outbound_.route(cell);
+    if (processor != here.index_) {
+      if (here.outbound_.try_small(processor, cell, task, key, bytes)) return;
+      if (here.outbound_.try_buffered(processor, cell, task, key, bytes)) return;
+      if (processor == here.network_index_) return here.network_->send(self, call, cell, task, key, bytes);
+    } else if (here.mover_.protocol().arriving() != cell) [[likely]] {
+      return here.take_unawaited(*here.domain_.cells[cell], task, key, bytes);
     }
   }
-  send_when_open(self, call, target, task, key, bytes);
+  send_when_open(self, call, cell, task, key, bytes);
 }
 
 void Processor::send_with_key(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes,
                               std::uint32_t task, std::uint64_t key) {
   if (cell >= cell_limit_) [[unlikely]]
     bad_destination(domain_, self, call, cell, {.task = TaskId{task}});
-  send_checked(self, call, cell, task, key, bytes);
+  send_checked(call, cell, task, key, bytes);
 }
 
 // A message on any of its ways.
@@ -420,9 +422,9 @@ void Processor::sleep_until(TaskControl& self, Clock::time_point deadline, const
 }
 
 bool Processor::wait_flag(TaskControl& self, const char* call, const std::int32_t* flag, std::int32_t count) {
-  self.watch = Watch{.flag = flag, .count = count};
-  if (self.watch.reached()) [[likely]]
+  if (Watch::has_reached(flag, count)) [[likely]]
     return true;
+  self.watch = Watch{.flag = flag, .count = count};
   Processor& here = *self.cell->processor;
   if (here.stops()) return false;
   if (here.spin_on_watch(self)) return true;
@@ -656,7 +658,7 @@ void Processor::end_task(TaskControl& self) {
     if (self.joiner->waits == WaitFor::task_end && !self.joiner->ready) make_ready(*self.joiner);
   }
   if (--cell.live_tasks == 0) domain_.guarded([&] { end_cell(cell); });
-  dying_ = &self;
+  thread_.ended = &self;
   count_switch(8);  // so that dispatch() meets the numbers that it looks for, however many tasks end in between
   TaskControl* next = idle_.pop_ready();
   if (next != nullptr) {
@@ -671,7 +673,7 @@ void Processor::end_task(TaskControl& self) {
 void Processor::bury(TaskControl& task) noexcept {
   Cell& cell = *task.cell;
   cell.tasks.erase(task.id);
-  inbound_.empty_mailbox(task);
+  if (!task.mailbox.empty()) inbound_.empty_mailbox(task);
   dispose_flow(task);
   const Stack stack = task.stack;
   task.~TaskControl();

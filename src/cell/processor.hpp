@@ -29,12 +29,6 @@
 
 namespace aplib {
 
-/// Thrown through a task's stack when it ends early. Never seen by users, unless by catch (...), which should rethrow.
-struct TaskExit {
-  int status;
-};
-struct Stopped {};
-
 class Network;
 
 enum class ProcessorRole : std::uint8_t {
@@ -135,8 +129,14 @@ class Processor {
                             void* broadcast_buffer) {
     return Collectives::call(self, what, value, broadcast_buffer);
   }
-  void send(TaskControl& self, const char* call, std::uint32_t cell, std::span<const std::byte> bytes, To to,
-            std::uint32_t space);
+  /// Inlined: a message to a waiting task of this processor, or by a ring, keeps fewer registers then.
+  [[gnu::always_inline]] void send(TaskControl& self, const char* call, std::uint32_t cell,
+                                   std::span<const std::byte> bytes, const To& to, std::uint32_t space) {
+    if (cell >= cell_limit_ || !is_in_range(to)) [[unlikely]]
+      return send_to_host(call, cell, bytes, to, space);
+    send_checked(call, cell, aplib::index(to.task),
+                 MatchKey::make(space, self.cell->id, self.id, static_cast<std::uint32_t>(to.type)), bytes);
+  }
   /// The same with a key of the front end's own layout, which has this cell as its source. REQUIRES: task <=
   /// task_id_max.
   APLIB_API void send_with_key(TaskControl& self, const char* call, std::uint32_t cell,
@@ -154,18 +154,6 @@ class Processor {
   static void end_terminating_task() noexcept;
 
   // --- the life of tasks
-  /// What a task is made of.
-  struct NewTask {
-    void (*entry)(void* state) = nullptr;
-    void* state = nullptr;  ///< Moved to the new task's stack by `move`.
-    std::size_t state_bytes = 0;
-    std::size_t state_alignment = 0;
-    void (*move)(void* to, void* from) = nullptr;
-    ProgramContext* parent = nullptr;     ///< The new task inherits from it; null: it runs no loaded program.
-    std::size_t program_stack_bytes = 0;  ///< 0: a stack as every task has. Else a loaded program's.
-    bool detached = false;
-    bool from_kernel = false;
-  };
   /// The new task is ready on return. Throws what moving and inheriting throw, and Error(exhausted); then there is
   /// no task.
   TaskControl& spawn(Cell& cell, std::uint32_t id, const NewTask& what);
@@ -177,9 +165,10 @@ class Processor {
   // --- for the parts
   /// Looks at all rings that lead here once, and takes what is there until a task became ready.
   void poll() noexcept {
-    inbound_.begin_poll();
-    if (inbound_.has_rings() || outbound_.backlog_count() != 0) inbound_.poll();
+    if (has_to_poll()) inbound_.poll();
   }
+  /// There are rings that lead here, or messages that did not fit into one that leads away.
+  [[nodiscard]] bool has_to_poll() const noexcept { return inbound_.has_rings() || outbound_.backlog_count() != 0; }
   /// False: another thread is at it.
   bool poll_network() noexcept;
   /// Before a task runs on, when the network has not been polled for it.
@@ -213,14 +202,42 @@ class Processor {
   // What is done while a task waits concerns others, too. An error there ends the machine (Domain::guarded); it is
   // never thrown into the task that happens to wait.
   void dispatch(TaskControl& self) noexcept;
-  void send_checked(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task, std::uint64_t key,
-                    std::span<const std::byte> bytes);
+  [[nodiscard]] static bool is_in_range(const To& to) noexcept {
+    return static_cast<std::uint32_t>(to.type) <= static_cast<std::uint32_t>(message_type_max) &&
+           aplib::index(to.task) <= task_id_max;
+  }
+  [[gnu::always_inline]] void send_checked(const char* call, std::uint32_t target, std::uint32_t task,
+                                           std::uint64_t key, std::span<const std::byte> bytes) {
+    if (bytes.size() <= MessageRing::inline_bytes_max && !domain_.send_gate.closed()) [[likely]] {
+      const std::uint32_t processor = outbound_.route(target);
+      if (processor != index_) {
+        if (outbound_.try_small(processor, target, task, key, bytes)) [[likely]]
+          return;
+      } else if (mover_.protocol().arriving() != target) [[likely]] {
+        Cell& cell = *domain_.cells[target];
+        if (Inbound::give_at_once(idle_, cell.tasks.find(task), key, bytes)) [[likely]]
+          return;
+        return take_unawaited(cell, task, key, bytes);
+      }
+    }
+    send_otherwise(call, target, task, key, bytes);
+  }
+  // What send() passes on, with no more arguments than registers have room for, so that it can jump there: a message
+  // to the host program, or one that cannot be sent,
+  [[gnu::noinline]] static void send_to_host(const char* call, std::uint32_t cell, std::span<const std::byte> bytes,
+                                             To to, std::uint32_t space);
+  // one to a cell of ours whose task does not block in a receive for it,
+  [[gnu::noinline]] void take_unawaited(Cell& cell, std::uint32_t task, std::uint64_t key,
+                                        std::span<const std::byte> bytes);
+  // and all others.
+  [[gnu::noinline]] static void send_otherwise(const char* call, std::uint32_t target, std::uint32_t task,
+                                               std::uint64_t key, std::span<const std::byte> bytes);
   void route_message(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task, std::uint64_t key,
                      std::span<const std::byte> bytes);
   static void send_when_open(TaskControl& self, const char* call, std::uint32_t target, std::uint32_t task,
                              std::uint64_t key, std::span<const std::byte> bytes);
   [[nodiscard]] bool spin_on_watch(const TaskControl& self) const noexcept;
-  void switch_to_task(Flow& from, TaskControl& to, bool ends);
+  ThreadState& switch_to_task(Flow& from, TaskControl& to, bool ends);
   void landed() noexcept;
   void end_task(TaskControl& self);
   void drop_live_cell() noexcept;
@@ -243,7 +260,6 @@ class Processor {
   std::atomic<std::uint32_t> switches_{0};
   Outbound outbound_;
   ThreadState thread_;
-  TaskControl* dying_ = nullptr;  // ended; its stack is free once we are off it
   Idle idle_;
   Inbound inbound_;
   Mover mover_;
@@ -279,17 +295,6 @@ inline void Domain::wake_watcher(const Cell& cell) noexcept {
   os.waker_fence();  // what was written before the look at the watcher; see Watch
   const std::uint32_t watcher = cell.watcher.load(std::memory_order_relaxed);  // relaxed: the fence orders it
   if (watcher != 0) processors[watcher - 1]->parker().wake_if_asleep();
-}
-
-/// How far down a task's stack begins, so that those of many cells, which lie at the same offset of every slot, do not
-/// compete for the same few sets of the first-level cache. The shifts differ in the page, too: where the low halves of
-/// two addresses are the same, some processors keep only one of them at a time.
-constexpr std::size_t stack_colour(std::size_t stack_bytes, std::uint32_t cell, std::uint32_t task) noexcept {
-  constexpr std::size_t step = 1024 + 64;
-  constexpr std::size_t share = 16;  // of the stack
-  constexpr std::size_t colours_max = 16;
-  const std::size_t colours = stack_bytes / share / step;  // on a small one pages are scarce
-  return colours > 1 ? (cell + task) % (colours < colours_max ? colours : colours_max) * step : 0;
 }
 
 }  // namespace aplib

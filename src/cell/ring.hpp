@@ -142,7 +142,7 @@ class RingTable {
   }
 
   // Owner:
-  [[nodiscard]] bool has_some() const noexcept { return known_ != 0 || has_new(); }
+  [[nodiscard]] bool has_some() const noexcept { return count_.load(std::memory_order_acquire) != 0; }  // (1)
   /// There are rings that rings() lacks.
   [[nodiscard]] bool has_new() const noexcept { return known_ != count_.load(std::memory_order_acquire); }  // (1)
   [[nodiscard]] const std::vector<Incoming>& rings() const noexcept { return rings_; }

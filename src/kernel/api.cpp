@@ -91,39 +91,47 @@ namespace {
   }
 }
 
-inline MatchWish wish_for(const TaskControl& self, const char* call, From from, api::Space space) {
-  const Domain& domain = self.cell->processor->domain();
-  MatchWish wish;
-  wish.mask = MatchKey::space_mask;
+/// False: the source is the host program, or there may not be such a one.
+[[gnu::always_inline]] inline bool make_wish(const Domain& domain, const From& from, api::Space space,
+                                             MatchWish& wish) {
+  std::uint64_t mask = MatchKey::space_mask;
   std::uint32_t cell = 0;
   std::uint32_t task = 0;
   std::uint32_t type = 0;
   if (from.cell != any_cell) {
     cell = index(from.cell);
-    wish.mask |= MatchKey::cell_mask;
-    if (cell >= domain.cell_count) [[unlikely]] {
-      bad_source(self, call, from);
-      cell = domain.cell_count;  // the host
-    }
+    mask |= MatchKey::cell_mask;
+    if (cell >= domain.cell_count) [[unlikely]]
+      return false;
   }
   if (from.task != any_task) {
     task = index(from.task);
-    wish.mask |= MatchKey::task_mask;
+    mask |= MatchKey::task_mask;
     if (task > task_id_max) [[unlikely]]
-      bad_source(self, call, from);
+      return false;
   }
   if (from.type != any_type) {
     type = static_cast<std::uint32_t>(from.type);
-    wish.mask |= MatchKey::type_mask;
+    mask |= MatchKey::type_mask;
     if (type > static_cast<std::uint32_t>(message_type_max)) [[unlikely]]
-      bad_source(self, call, from);
+      return false;
   }
-  wish.key = MatchKey::make(static_cast<std::uint32_t>(space), cell, task, type);
-  return wish;
+  wish = {MatchKey::make(static_cast<std::uint32_t>(space), cell, task, type), mask};
+  return true;
+}
+
+[[gnu::noinline]] MatchWish wish_for(const TaskControl& self, const char* call, From from, api::Space space) {
+  const Domain& domain = self.cell->processor->domain();
+  MatchWish wish;
+  if (make_wish(domain, from, space, wish)) return wish;
+  bad_source(self, call, from);
+  static_cast<void>(make_wish(domain, {any_cell, from.task, from.type}, space, wish));
+  return {wish.key | MatchKey::make(0, domain.cell_count, 0, 0), wish.mask | MatchKey::cell_mask};  // the host
 }
 
 // It returns only where the task unwinds already. Then nothing has been received.
-[[gnu::cold, gnu::noinline]] Envelope receive_failed(const TaskControl& self, const char* call, Wake how) {
+[[gnu::cold, gnu::noinline]] Envelope receive_failed(const char* call, Wake how) {
+  const TaskControl& self = self_or_throw(call);
   if (how == Wake::stopping) {
     static_cast<void>(self.cell->processor->stops());
     return Envelope{any_cell, any_task, any_type, 0};
@@ -131,12 +139,39 @@ inline MatchWish wish_for(const TaskControl& self, const char* call, From from, 
   refuse_left_nothing(self, call, self.posted.wish);
 }
 
-[[gnu::cold, gnu::noinline]] api::Received receive_failed_into(const TaskControl& self, const char* call, Wake how,
-                                                               bool closed_when_cells_end) {
+[[gnu::cold, gnu::noinline]] api::Received receive_failed_into(const char* call, Wake how, bool closed_when_cells_end) {
   if (how == Wake::ended && closed_when_cells_end) return api::Received::closed;
-  receive_failed(self, call, how);
-  *self.posted.message = Message{};
+  receive_failed(call, how);
+  *self_or_throw(call).posted.message = Message{};
   return api::Received::message;
+}
+
+[[gnu::cold, gnu::noinline]] Envelope receive_cut(const TaskControl& self, const char* call, bool truncate) {
+  const Posted& posted = self.posted;
+  if (!truncate) refuse_too_long(self, call, posted.key, posted.bytes, posted.capacity);
+  api::debug(call, fmt::format("the message has {} bytes, the buffer {}: the rest is not stored", posted.bytes,
+                               posted.capacity));
+  return envelope_of(self.cell->processor->domain(), posted.key, posted.capacity);
+}
+
+/// Receives what `self.posted.wish` says.
+[[gnu::always_inline]] inline api::Received receive_wished(TaskControl& self, const char* call, Message& into,
+                                                           bool closed_when_cells_end) {
+  self.posted.message = &into;
+  self.posted.capacity = 0;
+  const Wake how = Processor::receive(self, call, closed_when_cells_end);
+  if (how == Wake::done) [[likely]]
+    return api::Received::message;
+  return receive_failed_into(call, how, closed_when_cells_end);
+}
+
+/// The last message of `into` has a buffer, or a source is to be looked at more closely.
+[[gnu::noinline]] api::Received release_and_receive(const char* call, Message& into, From from, api::Space space,
+                                                    bool closed_when_cells_end) {
+  TaskControl& self = self_or_throw(call);
+  MessageAccess::release(into);
+  self.posted.wish = wish_for(self, call, from, space);
+  return receive_wished(self, call, into, closed_when_cells_end);
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] void bad_scope(const TaskControl& self, const char* call, Scope scope) {
@@ -266,46 +301,38 @@ MatchWish check_receive(const TaskControl& self, const char* call, std::span<con
 namespace api {
 
 void send(const char* call, CellId cell, std::span<const std::byte> bytes, To to, Space space) {
-  TaskControl& self = self_or_throw(call);
-  if (bytes.data() == nullptr) [[unlikely]] {
-    if (!bytes.empty()) null_bytes(call, bytes.size());
-  }
-  self.cell->processor->send(self, call, index(cell), bytes, to, static_cast<std::uint32_t>(space));
+  Processor* const here = Processor::current();
+  TaskControl* const self = here != nullptr ? here->running() : nullptr;
+  if (self == nullptr) [[unlikely]]
+    outside_task(call);
+  if (bytes.data() == nullptr && !bytes.empty()) [[unlikely]]
+    null_bytes(call, bytes.size());
+  here->send(*self, call, index(cell), bytes, to, static_cast<std::uint32_t>(space));
 }
 
 Received receive(const char* call, Message& into, From from, Space space, bool closed_when_cells_end) {
   TaskControl& self = self_or_throw(call);
-  MessageAccess::release(into);
-  self.posted.wish = wish_for(self, call, from, space);
-  self.posted.message = &into;
-  self.posted.capacity = 0;
-  const Wake how = Processor::receive(self, call, closed_when_cells_end);
-  if (how == Wake::done) [[likely]]
-    return Received::message;
-  return receive_failed_into(self, call, how, closed_when_cells_end);
+  if (MessageAccess::has_buffer(into) || !make_wish(Processor::current()->domain(), from, space, self.posted.wish))
+      [[unlikely]]
+    return release_and_receive(call, into, from, space, closed_when_cells_end);
+  return receive_wished(self, call, into, closed_when_cells_end);
 }
 
 Envelope receive_into(const char* call, std::span<std::byte> buffer, From from, Space space, bool truncate) {
   TaskControl& self = self_or_throw(call);
-  if (buffer.data() == nullptr) [[unlikely]] {
-    if (!buffer.empty()) null_bytes(call, buffer.size());
-  }
-  self.posted.wish = wish_for(self, call, from, space);
+  if (buffer.data() == nullptr && !buffer.empty()) [[unlikely]]
+    null_bytes(call, buffer.size());
+  if (!make_wish(Processor::current()->domain(), from, space, self.posted.wish)) [[unlikely]]
+    self.posted.wish = wish_for(self, call, from, space);
   self.posted.message = nullptr;
   self.posted.buffer = reinterpret_cast<char*>(buffer.data());
   self.posted.capacity = buffer.size();
   const Wake how = Processor::receive(self, call, false);
   if (how != Wake::done) [[unlikely]]
-    return receive_failed(self, call, how);
-  const Domain& domain = self.cell->processor->domain();
-  Envelope envelope = envelope_of(domain, self.posted.key, self.posted.bytes);
-  if (envelope.bytes > buffer.size()) [[unlikely]] {
-    if (!truncate) refuse_too_long(self, call, self.posted.key, envelope.bytes, buffer.size());
-    debug(call, fmt::format("the message has {} bytes, the buffer {}: the rest is not stored", envelope.bytes,
-                            buffer.size()));
-    envelope.bytes = buffer.size();
-  }
-  return envelope;
+    return receive_failed(call, how);
+  if (self.posted.bytes > self.posted.capacity) [[unlikely]]
+    return receive_cut(self, call, truncate);
+  return envelope_of(self.cell->processor->domain(), self.posted.key, self.posted.bytes);
 }
 
 bool probe(const char* call, From from, Space space) {
@@ -385,9 +412,8 @@ void reduce_array(const char* call, ReduceOp op, NumberType type, void* values, 
 }
 
 void broadcast(const char* call, CellId root, std::span<std::byte> buffer, Scope scope) {
-  if (buffer.data() == nullptr) [[unlikely]] {
-    if (!buffer.empty()) null_bytes(call, buffer.size());
-  }
+  if (buffer.data() == nullptr && !buffer.empty()) [[unlikely]]
+    null_bytes(call, buffer.size());
   CollectiveCall what;
   what.kind = CollectiveKind::broadcast;
   what.scope = scope;
@@ -511,10 +537,7 @@ bool on_host(const char* call) {
   return self.cell->id == self.cell->processor->domain().cell_count;
 }
 
-CellId cell_id(const char* call) {
-  TaskControl& self = self_or_throw(call);
-  return CellId{self.cell->processor->domain().visible(self.cell->id)};
-}
+CellId cell_id(const char* call) { return CellId{self_or_throw(call).cell->number}; }
 
 TaskId task_id(const char* call) { return TaskId{self_or_throw(call).id}; }
 CellId host_cell(const char* call) { return CellId{self_or_throw(call).cell->processor->domain().host_id}; }

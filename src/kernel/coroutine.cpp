@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/coroutine.hpp"
 
-#include "cell/leaving.hpp"
 #include "cell/processor.hpp"
 #include "kernel/machine_impl.hpp"
 

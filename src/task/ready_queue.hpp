@@ -3,32 +3,33 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 
 namespace aplib {
 
 template <class Item>
 class ReadyQueue {
  public:
-  [[nodiscard]] bool empty() const noexcept { return head_ == nullptr; }
-  /// Any thread: elsewhere than in the processor it is a snapshot.
-  [[nodiscard]] std::size_t size() const noexcept {
-    return size_.load(std::memory_order_relaxed);
-  }  // relaxed: a measure
+  [[nodiscard]] bool empty() const noexcept { return first() == nullptr; }
+  [[nodiscard]] bool has_several() const noexcept { return !empty() && first() != tail_; }
+  /// Any thread: elsewhere than in the processor it is a snapshot, and the item may be gone. A count of the items would
+  /// be kept up at every switch, for one who asks once.
+  [[nodiscard]] const Item* glimpse() const noexcept {
+    return head_.load(std::memory_order_acquire);  // acquire: the item's making
+  }
 
   void push(Item& item) noexcept {
     item.next = nullptr;
-    (head_ != nullptr ? tail_->next : head_) = &item;
+    if (empty()) {
+      begin_with(&item);
+    } else {
+      tail_->next = &item;
+    }
     tail_ = &item;
-    count(size() + 1);
   }
 
   Item* pop() noexcept {
-    Item* item = head_;
-    if (item != nullptr) {
-      head_ = item->next;
-      count(size() - 1);
-    }
+    Item* item = first();
+    if (item != nullptr) begin_with(item->next);
     return item;
   }
 
@@ -37,27 +38,26 @@ class ReadyQueue {
   void split_to(ReadyQueue& to, Predicate wanted) noexcept {
     ReadyQueue stay;
     while (Item* item = pop()) (wanted(*item) ? to : stay).push(*item);
-    head_ = stay.head_;
+    begin_with(stay.first());
     tail_ = stay.tail_;
-    count(stay.size());
   }
 
   /// The youngest item `accepts` agrees with, or null. Linear.
   template <class Predicate>
   [[nodiscard]] Item* last_of(Predicate accepts) const noexcept {
     Item* found = nullptr;
-    for (Item* item = head_; item != nullptr; item = item->next) {
+    for (Item* item = first(); item != nullptr; item = item->next) {
       if (accepts(*item)) found = item;
     }
     return found;
   }
 
  private:
-  void count(std::size_t size) noexcept { size_.store(size, std::memory_order_relaxed); }  // relaxed: one writer
+  [[nodiscard]] Item* first() const noexcept { return head_.load(std::memory_order_relaxed); }  // relaxed: own value
+  void begin_with(Item* item) noexcept { head_.store(item, std::memory_order_release); }        // release: to glimpse()
 
-  Item* head_ = nullptr;
+  std::atomic<Item*> head_{nullptr};
   Item* tail_ = nullptr;
-  std::atomic<std::size_t> size_{0};
 };
 
 }  // namespace aplib

@@ -82,6 +82,18 @@ class StackPool {
   std::vector<Region> regions_;
 };
 
+/// How far down a task's stack begins, so that those of many cells, which lie at the same offset of every slot, do not
+/// compete for the same few sets of the first-level cache. The shifts differ in the page, too: where the low halves of
+/// two addresses are the same, some processors keep only one of them at a time.
+constexpr std::size_t stack_colour(std::size_t stack_bytes, std::uint32_t cell, std::uint32_t task) noexcept {
+  constexpr std::size_t step = 1024 + 64;
+  constexpr std::size_t share = 16;  // of the stack
+  constexpr std::size_t colours_max = 16;
+  const std::size_t colours = stack_bytes / share / step;  // on a small one pages are scarce
+  if (colours >= colours_max) return (cell + task) % colours_max * step;
+  return colours > 1 ? (cell + task) % static_cast<std::uint32_t>(colours) * step : 0;
+}
+
 /// Canary of stacks without a guard.
 inline constexpr std::uint64_t stack_canary = 0x5ca1'ab1e'0f'57ac'4bULL;
 
