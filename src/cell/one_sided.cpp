@@ -217,8 +217,10 @@ std::uint64_t operate(const Operation& operation) noexcept {
   return operation.word.bytes == 4 ? operate_on<std::uint32_t>(operation) : operate_on<std::uint64_t>(operation);
 }
 
-void put(TaskControl& self, const char* call, std::uint32_t cell, const void* local, std::size_t bytes, void* remote,
-         const PutFlags& flags) {
+namespace {
+
+[[gnu::noinline]] void put_anything(TaskControl& self, const char* call, std::uint32_t cell, const void* local,
+                                    std::size_t bytes, void* remote, const PutFlags& flags) {
   if (!check_cell(self, call, cell)) return;
   std::byte* const to = bytes == 0 ? nullptr : translate(self, call, cell, remote, bytes, "the remote address");
   std::int32_t* const arrived = translate_flag(self, call, cell, flags.arrived);
@@ -233,6 +235,29 @@ void put(TaskControl& self, const char* call, std::uint32_t cell, const void* lo
   Watch::raise(arrived);
   Watch::raise(reusable);
   domain.wake_watcher(*domain.cells[cell]);
+}
+
+}  // namespace
+
+// A few bytes for the memory of another cell of this process, by few branches; all else is put_anything().
+void put(TaskControl& self, const char* call, std::uint32_t cell, const void* local, std::size_t bytes, void* remote,
+         const PutFlags& flags) {
+  const std::uint32_t own = self.cell->id;
+  Processor& here = *self.cell->processor;
+  Domain& domain = here.domain();
+  const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(remote) - SlotPlan::at(own);
+  constexpr std::uintptr_t end = SlotPlan::holds_stacks ? SlotPlan::stacks_offset : SlotPlan::bytes;
+  if (cell >= domain.cell_count || own >= domain.cell_count || cell == own || domain.network != nullptr || bytes == 0 ||
+      bytes > MessageRing::inline_bytes_max || offset > end - MessageRing::inline_bytes_max ||
+      domain.stopping.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: as Processor::stops()
+    return put_anything(self, call, cell, local, bytes, remote, flags);
+  std::int32_t* const arrived = translate_flag(self, call, cell, flags.arrived);
+  std::int32_t* const reusable = check_local_flag(self, call, flags.reusable);
+  copy_small(reinterpret_cast<std::byte*>(SlotPlan::at(cell) + offset), local, bytes);
+  Watch::raise(arrived);
+  Watch::raise(reusable);
+  // Who waits on our own processor does not sleep.
+  if (here.outbound().route(cell) != here.index()) domain.wake_watcher(*domain.cells[cell]);
 }
 
 void put(TaskControl& self, const char* call, std::uint32_t cell, const void* local, void* remote, const Blocks& blocks,
