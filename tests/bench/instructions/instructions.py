@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Counts what messages, tasks and MPI calls cost: instructions and accesses to memory, by valgrind's simulator, and
-system calls, by strace. So the numbers are the same on any computer and under any load, where times jump with the place
-of cores and pages.
+"""Counts what messages, tasks and MPI calls cost: instructions, accesses to memory and locked instructions, by
+valgrind's simulator, and system calls, by strace. So the numbers are the same on any computer and under any load, where
+times jump with the place of cores and pages. A locked instruction, as atomics and fences need, takes the time of some
+twenty others; objdump says where they are.
 
 Each operation runs a few and many times; the difference is the operation's own. A table has what it cost when it was
 last written: costs.txt, or costs-merged.txt for a merged build, where the compiler inlines other calls. More than 2 %
@@ -12,6 +13,8 @@ above that is a failure; less is told, so that it is written down.
 """
 
 import argparse
+import functools
+import math
 import pathlib
 import re
 import shutil
@@ -40,7 +43,8 @@ OPERATIONS = {
 }
 TIMED = {"instance"}  # long enough that some of it is waits, which a busy computer makes longer
 # What is counted, and the part by which it may grow.
-TOLERANCES = {"instructions": 0.02, "accesses": 0.02, "system calls": 0.1}
+TOLERANCES = {"instructions": 0.02, "accesses": 0.02, "locked": 0.02, "system calls": 0.1}
+TRIES = 5  # callgrind fails now and then where a signal handler lets others run, as a cell's that computes for long
 STRAY = 100  # of one run: calls that the runtime's own threads make by the clock, more of them on a busy computer
 
 
@@ -64,17 +68,54 @@ def command_of(build, ranks, name, times):
     return [build / "bin/counted", name, str(times)]
 
 
-def run(command):
-    ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=600)
+def run(command, tries=1):
+    for _ in range(tries):
+        ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=600)
+        if ran.returncode == 0:
+            break
     if ran.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))} ended with {ran.returncode}:\n{ran.stdout}{ran.stderr}")
     return ran.stderr
 
 
+@functools.cache
+def locked_addresses(file):
+    """Those of the file's instructions that lock memory: with the prefix, an exchange with memory, or a fence."""
+    ran = subprocess.run(["objdump", "-d", "--no-show-raw-insn", file], capture_output=True, text=True, timeout=300)
+    locked = re.compile(r"^ *([0-9a-f]+):\t(?:lock |mfence|xchg .*\()", re.MULTILINE)
+    return {int(address, 16) for address in locked.findall(ran.stdout)}
+
+
+def count_locked(profile):
+    """How often the run has executed a locked instruction. `profile`: callgrind's, with --dump-instr=yes."""
+    count, address, is_call = 0, 0, False
+    names, locked = {}, set()
+    for line in profile:
+        if found := re.match(r"c?ob=(\(\d+\))(?: (.*))?$", line):
+            if found[2] is not None:
+                names[found[1]] = found[2]
+            if line.startswith("ob="):
+                file = names[found[1]]
+                locked = locked_addresses(file) if file.startswith("/") else set()
+        elif line.startswith("calls="):
+            is_call = True
+        elif found := re.match(r"(0x[0-9a-f]+|[+-]\d+|\*) \S+ (\d+)", line):
+            # An address, or its distance from the last one; what follows `calls=` is what the called function took.
+            if found[1] != "*":
+                address = int(found[1], 0) + (0 if found[1].startswith("0x") else address)
+            if address in locked and not is_call:
+                count += int(found[2])
+            is_call = False
+    return count
+
+
 def count_run(command):
     """What the whole run costs, as TOLERANCES."""
-    said = run(["valgrind", "--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null", *command])
-    counts = [int(re.search(rf"{what}\s+refs:\s+([0-9,]+)", said).group(1).replace(",", "")) for what in ("I", "D")]
+    with tempfile.NamedTemporaryFile("r", prefix="aplib-profile-") as profile:
+        said = run(["valgrind", "--tool=callgrind", "--cache-sim=yes", "--dump-instr=yes",
+                    f"--callgrind-out-file={profile.name}", *command], TRIES)
+        counts = [int(re.search(rf"{what}\s+refs:\s+([0-9,]+)", said)[1].replace(",", "")) for what in ("I", "D")]
+        counts.append(count_locked(profile))
     with tempfile.NamedTemporaryFile("r", prefix="aplib-calls-") as calls:
         run(["strace", "-f", "-qq", "-o", calls.name, *command])
         return [*counts, sum(1 for _ in calls)]
@@ -102,9 +143,12 @@ class Table:
         for line in self.path.read_text().splitlines() if self.path.exists() else []:
             if line.startswith("# compiled by "):
                 self.written_by = line.removeprefix("# compiled by ")
+            elif line.startswith("# operation "):
+                headings = re.split("  +", line)[1:]
             elif line and not line.startswith("#"):
                 name, *numbers = line.partition("#")[0].split()
-                self.costs[name] = [float(number) for number in numbers]
+                known = dict(zip(headings, map(float, numbers)))
+                self.costs[name] = [known.get(heading, math.nan) for heading in TOLERANCES]  # nan: fails nothing
 
     def write(self):
         lines = ["# What operations cost. Written by instructions.py --write.", f"# compiled by {self.compiler}"]
@@ -137,7 +181,7 @@ def main():
     parser.add_argument("--write", action="store_true", help="write the table")
     parser.add_argument("--only", nargs="+", choices=OPERATIONS, default=list(OPERATIONS))
     arguments = parser.parse_args()
-    for tool in ("valgrind", "strace"):
+    for tool in ("valgrind", "objdump", "strace"):
         if shutil.which(tool) is None:
             skip(f"there is no {tool} (scripts/setup test installs it)")
     table = Table(arguments.build)
