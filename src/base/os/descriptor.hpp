@@ -51,7 +51,7 @@ class UniqueFd {
 };
 
 // Loaded programs close descriptors that they did not open (a daemon closes them all), and share the process's table
-// with the runtime. What is guarded, their close() and its kin do not find (loader/libc/files.cpp).
+// with the runtime. What is guarded, their close() and its kin do not find (loader/libc/descriptors.cpp).
 
 /// Any thread; async-signal-safe; keep errno. A number stands for the file that is open there when it is guarded: when
 /// that has been closed and another one opened, it is guarded no more.

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Poll, recv, accept, connect, epoll_wait, semop, mq_receive, the opening of a FIFO: waits for descriptors and queues,
-// while other cells run.
-#include <aio.h>
+// Poll, recv, accept, connect, epoll_wait, the opening of a FIFO, futexes: waits while other cells run.
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <mqueue.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/msg.h>
 #include <sys/select.h>
-#include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -418,18 +413,6 @@ int bound_epoll_pwait(int descriptor, epoll_event* events, int room, int timeout
 
 // --- sockets
 
-/// What `caller` gets for libc's `native`, once it need not wait.
-template <auto native, short events, class Type = decltype(plain(native))>
-struct Socket;
-template <auto native, short events, class Result, class... Args>
-struct Socket<native, events, Function<Result, int, Args...>> {
-  static Result call(int descriptor, Args... args) {
-    Instance* const instance = sharing(__builtin_return_address(0));
-    if (instance != nullptr && !await_descriptor(*instance, descriptor, events)) return -1;
-    return native(descriptor, args...);
-  }
-};
-
 /// Accept and its like, which open a descriptor.
 template <auto native, class Type = decltype(plain(native))>
 struct Accept;
@@ -731,122 +714,6 @@ long futex_in_turn(Instance& instance, const long* words) {
   return error == EAGAIN ? 0 : failed(error);
 }
 
-namespace {
-
-// --- queues of messages of POSIX; a time that is over makes one attempt of a call
-
-constexpr timespec over{};
-
-template <class Try>
-ssize_t try_queue(Instance& instance, const timespec* time, Try attempt) {
-  ssize_t result = 0;
-  std::optional<WaitClock::time_point> deadline;
-  if (time != nullptr) deadline = deadline_at(CLOCK_REALTIME, *time);
-  const Waited how = wait_in_turn(instance, deadline, EndedBy::without_restart, [&] {
-    result = attempt();
-    return result >= 0 || errno_now() != ETIMEDOUT;
-  });
-  if (how == Waited::done) return result;
-  return failed(how == Waited::late ? ETIMEDOUT : EINTR);
-}
-
-bool is_queue_time(const timespec* time) noexcept { return time == nullptr || is_time(*time); }
-
-ssize_t receive_message(const void* caller, mqd_t queue, char* bytes, std::size_t room, unsigned* priority,
-                        const timespec* time) {
-  Instance* const instance = is_queue_time(time) ? sharing(caller) : nullptr;
-  if (instance == nullptr) {
-    return time == nullptr ? ::mq_receive(queue, bytes, room, priority)
-                           : ::mq_timedreceive(queue, bytes, room, priority, time);
-  }
-  return try_queue(*instance, time, [=] { return ::mq_timedreceive(queue, bytes, room, priority, &over); });
-}
-
-ssize_t bound_mq_receive(mqd_t queue, char* bytes, std::size_t room, unsigned* priority) {
-  return receive_message(__builtin_return_address(0), queue, bytes, room, priority, nullptr);
-}
-ssize_t bound_mq_timedreceive(mqd_t queue, char* bytes, std::size_t room, unsigned* priority, const timespec* time) {
-  return receive_message(__builtin_return_address(0), queue, bytes, room, priority, time);
-}
-
-int send_message(const void* caller, mqd_t queue, const char* bytes, std::size_t count, unsigned priority,
-                 const timespec* time) {
-  Instance* const instance = is_queue_time(time) ? sharing(caller) : nullptr;
-  if (instance == nullptr) {
-    return time == nullptr ? ::mq_send(queue, bytes, count, priority)
-                           : ::mq_timedsend(queue, bytes, count, priority, time);
-  }
-  return static_cast<int>(
-      try_queue(*instance, time, [=] { return ::mq_timedsend(queue, bytes, count, priority, &over); }));
-}
-
-int bound_mq_send(mqd_t queue, const char* bytes, std::size_t count, unsigned priority) {
-  return send_message(__builtin_return_address(0), queue, bytes, count, priority, nullptr);
-}
-int bound_mq_timedsend(mqd_t queue, const char* bytes, std::size_t count, unsigned priority, const timespec* time) {
-  return send_message(__builtin_return_address(0), queue, bytes, count, priority, time);
-}
-
-// --- System V's semaphores and messages
-
-template <class Try>
-int try_in_turn(Instance& instance, std::optional<WaitClock::time_point> deadline, int none, Try attempt) {
-  ssize_t result = 0;
-  const Waited how = wait_in_turn(instance, deadline, EndedBy::all, [&] {
-    result = attempt();
-    return result >= 0 || errno_now() != none;
-  });
-  if (how != Waited::done) return failed(how == Waited::late ? none : EINTR);
-  return static_cast<int>(result);
-}
-
-int semaphores_in_turn(Instance& instance, int set, const sembuf* operations, std::size_t count,
-                       std::optional<WaitClock::time_point> deadline) {
-  std::vector<sembuf> all(operations, operations + count);
-  for (sembuf& each : all) each.sem_flg = static_cast<short>(each.sem_flg | IPC_NOWAIT);
-  return try_in_turn(instance, deadline, EAGAIN, [&] { return ::semop(set, all.data(), all.size()); });
-}
-
-bool is_without_wait(const sembuf* operations, std::size_t count) noexcept {
-  return std::any_of(operations, operations + count,
-                     [](const sembuf& each) { return (each.sem_flg & IPC_NOWAIT) != 0; });
-}
-
-int bound_semop(int set, sembuf* operations, std::size_t count) {
-  Instance* const instance = sharing(__builtin_return_address(0));
-  if (instance == nullptr || is_without_wait(operations, count)) return ::semop(set, operations, count);
-  return semaphores_in_turn(*instance, set, operations, count, std::nullopt);
-}
-
-int bound_semtimedop(int set, sembuf* operations, std::size_t count, const timespec* timeout) {
-  Instance* const instance = sharing(__builtin_return_address(0));
-  if (instance == nullptr || is_without_wait(operations, count)) return ::semtimedop(set, operations, count, timeout);
-  return semaphores_in_turn(*instance, set, operations, count, libc::deadline_in(timeout));
-}
-
-int bound_aio_suspend(const aiocb* const* operations, int count, const timespec* timeout) {
-  Instance* const instance = timeout == nullptr || is_time(*timeout) ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance == nullptr) return ::aio_suspend(operations, count, timeout);
-  return try_in_turn(*instance, libc::deadline_in(timeout), EAGAIN,
-                     [=] { return ::aio_suspend(operations, count, &over); });
-}
-
-ssize_t bound_msgrcv(int queue, void* message, std::size_t bytes, long type, int flags) {
-  Instance* const instance = (flags & IPC_NOWAIT) == 0 ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance == nullptr) return ::msgrcv(queue, message, bytes, type, flags);
-  return try_in_turn(*instance, std::nullopt, ENOMSG,
-                     [=] { return ::msgrcv(queue, message, bytes, type, flags | IPC_NOWAIT); });
-}
-
-int bound_msgsnd(int queue, const void* message, std::size_t bytes, int flags) {
-  Instance* const instance = (flags & IPC_NOWAIT) == 0 ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance == nullptr) return ::msgsnd(queue, message, bytes, flags);
-  return try_in_turn(*instance, std::nullopt, EAGAIN,
-                     [=] { return ::msgsnd(queue, message, bytes, flags | IPC_NOWAIT); });
-}
-
-}  // namespace
-
 std::span<const Binding> blocking_bindings() {
   static const Binding table[] = {
       Binding::of("poll", bound_poll),
@@ -865,10 +732,6 @@ std::span<const Binding> blocking_bindings() {
       Binding::of("recvmmsg", bound_recvmmsg),
       Binding::of("sendmmsg", bound_sendmmsg),
       Binding::of("__sendmmsg", bound_sendmmsg),
-      Binding::of("mq_receive", bound_mq_receive),
-      Binding::of("mq_timedreceive", bound_mq_timedreceive),
-      Binding::of("mq_send", bound_mq_send),
-      Binding::of("mq_timedsend", bound_mq_timedsend),
       Binding::of("recv", bound_recv),
       Binding::of("__recv_chk", bound_recv_chk),
       Binding::of("recvfrom", bound_recvfrom),
@@ -878,12 +741,6 @@ std::span<const Binding> blocking_bindings() {
       Binding::of("sendmsg", bound_sendmsg),
       Binding::of("accept", Accept<::accept>::call),
       Binding::of("accept4", Accept<::accept4>::call),
-      Binding::of("aio_suspend", bound_aio_suspend),
-      Binding::of("aio_suspend64", bound_aio_suspend),
-      Binding::of("semop", bound_semop),
-      Binding::of("semtimedop", bound_semtimedop),
-      Binding::of("msgrcv", bound_msgrcv),
-      Binding::of("msgsnd", bound_msgsnd),
   };
   return table;
 }

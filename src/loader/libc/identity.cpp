@@ -8,8 +8,6 @@
 //
 // The process that carries the cells is the parent: getppid() is one number for all ranks of a host, as under other
 // launchers. Groups and sessions are only remembered: a new one would take the whole machine from its terminal.
-#include "loader/libc/identity.hpp"
-
 #include <fmt/format.h>
 #include <linux/futex.h>
 #include <pthread.h>

@@ -36,7 +36,7 @@
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
-#include "loader/libc/identity.hpp"
+#include "loader/libc/state.hpp"
 #include "loader/libc/waiting.hpp"
 
 namespace aplib::loader::libc {

@@ -9,6 +9,7 @@
 
 #include <locale.h>
 #include <pthread.h>
+#include <sys/types.h>
 
 #include <array>
 #include <atomic>
@@ -184,5 +185,17 @@ char* find_variable(const LibcState& state, std::string_view name) noexcept;
 
 /// "NAME=value" into the block; replaces. `entry` is copied. May throw std::bad_alloc.
 void set_variable(LibcState& state, std::string_view entry);
+
+// What the system knows a process by (identity.cpp). Each instance that asks has a pid that is nobody else's on the host.
+
+/// The instance's pid, which the first call makes. Call from: any flow of the instance.
+pid_t pid_of(Instance& instance);
+
+/// Calls use(instance) for the other instance of this process that has this pid. False: there is none, and `pid` is
+/// the system's. That instance lives meanwhile; no code of a program may run, and no instance may end, in `use`.
+bool with_instance(pid_t pid, void (*use)(Instance& instance, void* state), void* state);
+
+/// `path` is the system's name of the caller's program file: "/proc/self/exe" and the like.
+bool names_own_file(Instance& instance, const char* path);
 
 }  // namespace aplib::loader::libc

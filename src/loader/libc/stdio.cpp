@@ -27,7 +27,7 @@
 
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
-#include "loader/libc/identity.hpp"
+#include "loader/libc/state.hpp"
 #include "loader/libc/streams.hpp"
 #include "loader/libc/waiting.hpp"
 

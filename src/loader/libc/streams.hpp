@@ -167,6 +167,12 @@ void give_up_record_locks(Instance& instance, int descriptor) noexcept;
 /// forbids it.
 int note_new(Instance* instance, int descriptor) noexcept;
 
+/// The same of a call that takes the lowest free number, by which programs that have closed 0, 1 or 2 redirect them.
+int note_lowest(Instance* instance, int descriptor);
+
+/// Another instance has opened it. Keeps errno.
+bool is_of_another(Instance& instance, int descriptor) noexcept;
+
 /// A call of the instance has opened `descriptor`, or is about to close it. Keep errno. Call from: a flow of the
 /// instance.
 void note_opened(Instance& instance, int descriptor) noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Semaphores, mutexes, condition variables, barriers and locks of POSIX, which ranks of a host share by memory, and the
-// ends of threads. Who would have to wait lets other cells run instead. Where there is nothing to wait for, the native
-// call does all of it.
+// Semaphores, mutexes, condition variables, barriers and locks of POSIX, which ranks of a host share by memory, the
+// ends of threads, and the queues and semaphores that the system keeps. Who would have to wait lets other cells run
+// instead. Where there is nothing to wait for, the native call does all of it.
 //
 // A condition variable may wake for no reason, so a wait here is a pause without the mutex. Nothing but the native call
 // can arrive at a barrier, so a thread of ours does that for the task.
@@ -9,8 +9,12 @@
 // The C library knows by its thread who holds a recursive or error-checking mutex, a lock for writing, or a FILE. But
 // cells share threads, and move from one to another. So each program remembers what its tasks hold of these, and its
 // cell keeps its thread meanwhile.
+#include <aio.h>
+#include <mqueue.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
 #include <threads.h>
 #include <unistd.h>
 
@@ -456,6 +460,118 @@ int bound_thrd_join(thrd_t thread, int* result) {
   return thrd_success;
 }
 
+// ---------------------------------------------------------------- queues of messages of POSIX
+// A time that is over makes one attempt of a call.
+
+constexpr timespec over{};
+
+template <class Try>
+ssize_t try_queue(Instance& instance, const timespec* time, Try attempt) {
+  ssize_t result = 0;
+  std::optional<WaitClock::time_point> deadline;
+  if (time != nullptr) deadline = deadline_at(CLOCK_REALTIME, *time);
+  const Waited how = wait_in_turn(instance, deadline, EndedBy::without_restart, [&] {
+    result = attempt();
+    return result >= 0 || errno_now() != ETIMEDOUT;
+  });
+  if (how == Waited::done) return result;
+  return failed(how == Waited::late ? ETIMEDOUT : EINTR);
+}
+
+bool is_queue_time(const timespec* time) noexcept { return time == nullptr || is_time(*time); }
+
+ssize_t receive_message(const void* caller, mqd_t queue, char* bytes, std::size_t room, unsigned* priority,
+                        const timespec* time) {
+  Instance* const instance = is_queue_time(time) ? sharing(caller) : nullptr;
+  if (instance == nullptr) {
+    return time == nullptr ? ::mq_receive(queue, bytes, room, priority)
+                           : ::mq_timedreceive(queue, bytes, room, priority, time);
+  }
+  return try_queue(*instance, time, [=] { return ::mq_timedreceive(queue, bytes, room, priority, &over); });
+}
+
+ssize_t bound_mq_receive(mqd_t queue, char* bytes, std::size_t room, unsigned* priority) {
+  return receive_message(__builtin_return_address(0), queue, bytes, room, priority, nullptr);
+}
+ssize_t bound_mq_timedreceive(mqd_t queue, char* bytes, std::size_t room, unsigned* priority, const timespec* time) {
+  return receive_message(__builtin_return_address(0), queue, bytes, room, priority, time);
+}
+
+int send_message(const void* caller, mqd_t queue, const char* bytes, std::size_t count, unsigned priority,
+                 const timespec* time) {
+  Instance* const instance = is_queue_time(time) ? sharing(caller) : nullptr;
+  if (instance == nullptr) {
+    return time == nullptr ? ::mq_send(queue, bytes, count, priority)
+                           : ::mq_timedsend(queue, bytes, count, priority, time);
+  }
+  return static_cast<int>(
+      try_queue(*instance, time, [=] { return ::mq_timedsend(queue, bytes, count, priority, &over); }));
+}
+
+int bound_mq_send(mqd_t queue, const char* bytes, std::size_t count, unsigned priority) {
+  return send_message(__builtin_return_address(0), queue, bytes, count, priority, nullptr);
+}
+int bound_mq_timedsend(mqd_t queue, const char* bytes, std::size_t count, unsigned priority, const timespec* time) {
+  return send_message(__builtin_return_address(0), queue, bytes, count, priority, time);
+}
+
+// ---------------------------------------------------------------- System V's semaphores and messages
+
+template <class Try>
+int try_in_turn(Instance& instance, std::optional<WaitClock::time_point> deadline, int none, Try attempt) {
+  ssize_t result = 0;
+  const Waited how = wait_in_turn(instance, deadline, EndedBy::all, [&] {
+    result = attempt();
+    return result >= 0 || errno_now() != none;
+  });
+  if (how != Waited::done) return failed(how == Waited::late ? none : EINTR);
+  return static_cast<int>(result);
+}
+
+int semaphores_in_turn(Instance& instance, int set, const sembuf* operations, std::size_t count,
+                       std::optional<WaitClock::time_point> deadline) {
+  std::vector<sembuf> all(operations, operations + count);
+  for (sembuf& each : all) each.sem_flg = static_cast<short>(each.sem_flg | IPC_NOWAIT);
+  return try_in_turn(instance, deadline, EAGAIN, [&] { return ::semop(set, all.data(), all.size()); });
+}
+
+bool is_without_wait(const sembuf* operations, std::size_t count) noexcept {
+  return std::any_of(operations, operations + count,
+                     [](const sembuf& each) { return (each.sem_flg & IPC_NOWAIT) != 0; });
+}
+
+int bound_semop(int set, sembuf* operations, std::size_t count) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr || is_without_wait(operations, count)) return ::semop(set, operations, count);
+  return semaphores_in_turn(*instance, set, operations, count, std::nullopt);
+}
+
+int bound_semtimedop(int set, sembuf* operations, std::size_t count, const timespec* timeout) {
+  Instance* const instance = sharing(__builtin_return_address(0));
+  if (instance == nullptr || is_without_wait(operations, count)) return ::semtimedop(set, operations, count, timeout);
+  return semaphores_in_turn(*instance, set, operations, count, deadline_in(timeout));
+}
+
+int bound_aio_suspend(const aiocb* const* operations, int count, const timespec* timeout) {
+  Instance* const instance = timeout == nullptr || is_time(*timeout) ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance == nullptr) return ::aio_suspend(operations, count, timeout);
+  return try_in_turn(*instance, deadline_in(timeout), EAGAIN, [=] { return ::aio_suspend(operations, count, &over); });
+}
+
+ssize_t bound_msgrcv(int queue, void* message, std::size_t bytes, long type, int flags) {
+  Instance* const instance = (flags & IPC_NOWAIT) == 0 ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance == nullptr) return ::msgrcv(queue, message, bytes, type, flags);
+  return try_in_turn(*instance, std::nullopt, ENOMSG,
+                     [=] { return ::msgrcv(queue, message, bytes, type, flags | IPC_NOWAIT); });
+}
+
+int bound_msgsnd(int queue, const void* message, std::size_t bytes, int flags) {
+  Instance* const instance = (flags & IPC_NOWAIT) == 0 ? sharing(__builtin_return_address(0)) : nullptr;
+  if (instance == nullptr) return ::msgsnd(queue, message, bytes, flags);
+  return try_in_turn(*instance, std::nullopt, EAGAIN,
+                     [=] { return ::msgsnd(queue, message, bytes, flags | IPC_NOWAIT); });
+}
+
 }  // namespace
 
 std::span<const Binding> synchronization_bindings() {
@@ -494,6 +610,16 @@ std::span<const Binding> synchronization_bindings() {
       Binding::of("pthread_timedjoin_np", bound_timedjoin),
       Binding::of("pthread_clockjoin_np", bound_clockjoin),
       Binding::of("thrd_join", bound_thrd_join),
+      Binding::of("mq_receive", bound_mq_receive),
+      Binding::of("mq_timedreceive", bound_mq_timedreceive),
+      Binding::of("mq_send", bound_mq_send),
+      Binding::of("mq_timedsend", bound_mq_timedsend),
+      Binding::of("aio_suspend", bound_aio_suspend),
+      Binding::of("aio_suspend64", bound_aio_suspend),
+      Binding::of("semop", bound_semop),
+      Binding::of("semtimedop", bound_semtimedop),
+      Binding::of("msgrcv", bound_msgrcv),
+      Binding::of("msgsnd", bound_msgsnd),
   };
   return table;
 }

@@ -42,8 +42,8 @@
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
-#include "loader/libc/identity.hpp"
 #include "loader/libc/signals.hpp"
+#include "loader/libc/state.hpp"
 #include "loader/libc/waiting.hpp"
 
 // The sanitizers put their own pthread_create before libc's, which sets the new thread up for instrumented code;

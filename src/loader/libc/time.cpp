@@ -39,7 +39,6 @@
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
-#include "loader/libc/identity.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/libc/static_buffers.hpp"
 #include "loader/libc/waiting.hpp"

@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: MIT
+// Whose a descriptor is, and descriptors 0, 1 and 2, used without stdio. They belong to the process and so to all
+// cells. What an instance writes to 1 and 2 goes to its host, which keeps lines whole. What it does to them by dup2 and
+// close it does to its own outlets. Calls that are not here see the process's descriptors. An instance cannot close the
+// runtime's descriptors (base/os/descriptor.hpp), nor another instance's.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/uio.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/os/descriptor.hpp"
+#include "loader/libc/bindings.hpp"
+#include "loader/libc/caller.hpp"
+#include "loader/libc/state.hpp"
+#include "loader/libc/streams.hpp"
+#include "loader/libc/waiting.hpp"
+
+extern "C" {
+int __vasprintf_chk(char**, int, const char*, va_list);
+ssize_t __read_chk(int, void*, std::size_t, std::size_t);
+ssize_t __pread64_chk(int, void*, std::size_t, off64_t, std::size_t);
+}
+
+namespace aplib::loader::libc {
+
+// ---------------------------------------------------------------- whose a descriptor is
+// The process has one table of descriptors. What an instance opens is noted as its own, with the file that lies there,
+// because libraries that all instances share close without our knowledge. A number that is known to be another
+// instance's cannot be closed. Nobody's are those that shared libraries open: they may.
+
+namespace {
+
+constexpr std::size_t numbers_max = 65'536;  // higher ones are nobody's
+constexpr std::uint32_t inherited = ~0U;     // from whoever started the process
+
+/// By number: LibcState::number of who has it open, 0: nobody, and the file there.
+std::array<std::atomic<std::uint32_t>, numbers_max> owners;
+std::array<std::atomic<std::uint64_t>, numbers_max> files;
+std::atomic<int> highest{STDERR_FILENO};
+
+bool has_place(int descriptor) noexcept {
+  return descriptor > STDERR_FILENO && static_cast<std::size_t>(descriptor) < numbers_max;
+}
+
+constexpr std::uint64_t is_file = std::uint64_t{1} << 63U;
+constexpr std::uint64_t is_waited_for = std::uint64_t{1} << 62U;  // a pipe, socket or terminal
+
+/// Of the file that is open at this number; 0: none is. Keeps errno.
+std::uint64_t file_at(int descriptor) noexcept {
+  const int kept = errno;
+  struct stat64 status {};
+  const bool found = ::fstat64(descriptor, &status) == 0;
+  errno = kept;
+  if (!found) return 0;
+  const mode_t mode = status.st_mode;
+  const bool waits = S_ISFIFO(mode) || S_ISSOCK(mode) || S_ISCHR(mode) || (mode & S_IFMT) == 0;  // 0: eventfd and kin
+  return ((status.st_ino ^ (status.st_dev << 40U)) & ~is_waited_for) | is_file | (waits ? is_waited_for : 0);
+}
+
+/// 0: nobody's.
+std::uint32_t owner_of(int descriptor) noexcept {
+  if (!has_place(descriptor)) return 0;
+  const auto place = static_cast<std::size_t>(descriptor);
+  const std::uint32_t owner = owners[place].load(std::memory_order_relaxed);
+  return owner != 0 && files[place].load(std::memory_order_relaxed) == file_at(descriptor) ? owner : 0;
+}
+
+void note(int descriptor, std::uint32_t owner) noexcept {
+  if (!has_place(descriptor)) return;
+  const auto place = static_cast<std::size_t>(descriptor);
+  files[place].store(file_at(descriptor), std::memory_order_relaxed);
+  owners[place].store(owner, std::memory_order_relaxed);
+  int known = highest.load(std::memory_order_relaxed);
+  while (known < descriptor && !highest.compare_exchange_weak(known, descriptor)) {
+  }
+}
+
+bool is_own(Instance& instance, int descriptor) noexcept { return owner_of(descriptor) == instance.libc().number; }
+
+bool is_inherited(int descriptor) noexcept { return owner_of(descriptor) == inherited; }
+
+/// How many the instance has; also counts anew what shared libraries may have closed.
+int count_own(Instance& instance) noexcept {
+  int count = 0;
+  for (int descriptor = STDERR_FILENO + 1; descriptor <= highest.load(); ++descriptor)
+    count += static_cast<int>(is_own(instance, descriptor));
+  return instance.libc().descriptors = count;
+}
+
+}  // namespace
+
+bool is_of_another(Instance& instance, int descriptor) noexcept {
+  const std::uint32_t owner = owner_of(descriptor);
+  return owner != 0 && owner != inherited && owner != instance.libc().number;
+}
+
+int note_new(Instance* instance, int descriptor) noexcept {
+  if (instance == nullptr || descriptor < 0) return descriptor;
+  note_opened(*instance, descriptor);
+  const LibcState& state = instance->libc();
+  constexpr int standard = 3;
+  const int most = state.descriptors_max - standard;
+  if (state.descriptors_max == 0 || state.descriptors <= most || count_own(*instance) <= most) return descriptor;
+  note_closed(*instance, descriptor);
+  ::close(descriptor);
+  return failed(EMFILE);
+}
+
+void note_inherited_descriptors() {
+  for (const int descriptor : os::open_descriptors()) {
+    if (!os::is_guarded(descriptor)) note(descriptor, inherited);
+  }
+}
+
+bool may_wait(int descriptor) noexcept {
+  std::uint64_t file = 0;
+  if (is_standard(descriptor)) {  // the process's stay as they are
+    static const std::array<std::uint64_t, 3> standard{file_at(0), file_at(1), file_at(2)};
+    file = standard[static_cast<std::size_t>(descriptor)];
+  } else if (has_place(descriptor) && owners[static_cast<std::size_t>(descriptor)].load() != 0) {
+    file = files[static_cast<std::size_t>(descriptor)].load(std::memory_order_relaxed);
+  } else {
+    file = file_at(descriptor);
+  }
+  return (file & is_waited_for) != 0;
+}
+
+void note_opened(Instance& instance, int descriptor) noexcept {
+  if (!has_place(descriptor)) return;
+  if (!is_own(instance, descriptor)) ++instance.libc().descriptors;
+  note(descriptor, instance.libc().number);
+}
+
+void note_closed(Instance& instance, int descriptor) noexcept {
+  if (!has_place(descriptor)) return;
+  if (owners[static_cast<std::size_t>(descriptor)].exchange(0) == instance.libc().number) --instance.libc().descriptors;
+}
+
+void close_descriptors(Instance& instance) noexcept {
+  if (instance.libc().descriptors <= 0) return;
+  for (int descriptor = STDERR_FILENO + 1; descriptor <= highest.load(); ++descriptor) {
+    if (!is_own(instance, descriptor)) continue;
+    note_closed(instance, descriptor);
+    ::close(descriptor);
+  }
+}
+
+namespace {
+
+bool same_file(int one, int other) {
+  struct stat64 a {};
+  struct stat64 b {};
+  return other >= 0 && ::fstat64(one, &a) == 0 && ::fstat64(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino && a.st_rdev == b.st_rdev;
+}
+
+// dup2() with an outlet as the new descriptor.
+int redirect_to(Instance& instance, int from, int number) {
+  Outlet& outlet = outlet_of(instance, number);
+  if (from == number) {
+    if (outlet.leads != Outlet::Leads::nowhere) return number;
+    errno = EBADF;
+    return -1;
+  }
+  if (is_standard(from)) {
+    const Outlet& other = outlet_of(instance, from);
+    if (other.leads == Outlet::Leads::to_cell) {
+      redirect(outlet, Outlet::Leads::to_cell);
+      outlet.cell_stream = other.cell_stream;
+      return number;
+    }
+    from = other.descriptor.get();
+  } else if (number != 0 ? same_file(from, number) : same_file(from, instance.services().input())) {
+    // It restores what it has saved by dup(1).
+    redirect(outlet, Outlet::Leads::to_cell);
+    return number;
+  }
+  os::GuardedFd descriptor(::fcntl(from, F_DUPFD_CLOEXEC, 3));
+  if (!descriptor) return -1;
+  redirect(outlet, Outlet::Leads::to_file, std::move(descriptor));
+  return number;
+}
+
+}  // namespace
+
+int note_lowest(Instance* instance, int descriptor) {
+  if (instance == nullptr || descriptor < 0) return descriptor;
+  for (int number = 0; is_standard(number); ++number) {
+    if (outlet_of(*instance, number).leads != Outlet::Leads::nowhere) continue;
+    const int result = redirect_to(*instance, descriptor, number);
+    const int error = errno;
+    ::close(descriptor);
+    errno = error;
+    return result;
+  }
+  return note_new(instance, descriptor);
+}
+
+// ---------------------------------------------------------------- descriptors 0, 1 and 2
+
+namespace {
+
+// The caller's outlet, or null: any other descriptor, or no instance.
+Outlet* outlet_at(const void* caller, int descriptor) {
+  if (!is_standard(descriptor)) return nullptr;
+  Instance* instance = calling(caller);
+  return instance == nullptr ? nullptr : &outlet_of(*instance, descriptor);
+}
+
+// The process's descriptor behind an outlet that leads to the host.
+int process_descriptor(const Outlet& outlet) {
+  return outlet.cell_stream == Stream::in ? outlet.instance->services().input() : static_cast<int>(outlet.cell_stream);
+}
+
+// The process's descriptor that `descriptor` of the caller stands for.
+int translated(const void* caller, int descriptor) {
+  const Outlet* outlet = outlet_at(caller, descriptor);
+  if (outlet == nullptr) return descriptor;
+  return outlet->leads == Outlet::Leads::to_cell ? process_descriptor(*outlet) : outlet->descriptor.get();
+}
+
+/// The end of a pipe that nobody reads: what an output is where nobody may seek.
+struct OutputPipe {
+  OutputPipe() {
+    int ends[2] = {-1, -1};
+    static_cast<void>(::pipe2(ends, O_CLOEXEC));
+    out = os::GuardedFd(ends[1]);
+    const os::UniqueFd in(ends[0]);
+  }
+  os::GuardedFd out;
+};
+
+bool is_regular(int descriptor) noexcept {
+  struct stat64 status {};
+  return ::fstat64(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+// The same for questions: an empty file answers for the input of a cell that has none. A cell's output goes to a file
+// by way of the host, as through the pipes of other launchers: there is no place in it to seek, and Fortran keeps
+// nothing back, which MPI_Abort of another rank would lose.
+int asked(const void* caller, int descriptor) {
+  static const os::GuardedFd empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  static const OutputPipe pipe;
+  const Outlet* outlet = outlet_at(caller, descriptor);
+  if (outlet == nullptr) return descriptor;
+  const int known = translated(caller, descriptor);
+  if (outlet->leads != Outlet::Leads::to_cell) return known;
+  if (known < 0) return empty.get();
+  return outlet->cell_stream != Stream::in && is_regular(known) ? pipe.out.get() : known;
+}
+
+ssize_t own_write(int descriptor, const void* bytes, std::size_t count) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  if (outlet == nullptr) return write_in_turn(__builtin_return_address(0), descriptor, bytes, count);
+  return write_outlet(*outlet, static_cast<const char*>(bytes), count);
+}
+
+ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  if (outlet == nullptr) {
+    return writev_in_turn(__builtin_return_address(0), descriptor, pieces, count);
+  }
+  if (outlet->leads == Outlet::Leads::to_file) return ::writev(outlet->descriptor.get(), pieces, count);
+  std::string whole;
+  for (int i = 0; i < count; ++i) whole.append(static_cast<const char*>(pieces[i].iov_base), pieces[i].iov_len);
+  return write_outlet(*outlet, whole.data(), whole.size());
+}
+
+/// pread(), pwritev() and their kin: what they are done on has a position, which the host's output has not.
+template <auto native, class Type = decltype(plain(native))>
+struct AtPosition;
+template <auto native, class... Args>
+struct AtPosition<native, Function<ssize_t, int, Args...>> {
+  static ssize_t call(int descriptor, Args... args) {
+    const void* const caller = __builtin_return_address(0);
+    const Outlet* const outlet = outlet_at(caller, descriptor);
+    if (outlet != nullptr && outlet->leads == Outlet::Leads::to_cell && outlet->cell_stream != Stream::in)
+      return failed(ESPIPE);
+    return native(asked(caller, descriptor), args...);
+  }
+};
+
+ssize_t read_in_turn(Outlet& outlet, void* bytes, std::size_t count) {
+  if (sharing_flow(*outlet.instance) != nullptr && !await_outlet(outlet)) return -1;
+  return read_outlet(outlet, static_cast<char*>(bytes), count);
+}
+
+ssize_t own_read(int descriptor, void* bytes, std::size_t count) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  if (outlet == nullptr) {
+    return await_stream(__builtin_return_address(0), descriptor, POLLIN) ? ::read(descriptor, bytes, count) : -1;
+  }
+  return read_in_turn(*outlet, bytes, count);
+}
+
+ssize_t own_read_chk(int descriptor, void* bytes, std::size_t count, std::size_t room) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  if (count > room || (outlet == nullptr && await_stream(__builtin_return_address(0), descriptor, POLLIN)))
+    return __read_chk(descriptor, bytes, count, room);
+  return outlet != nullptr ? read_in_turn(*outlet, bytes, count) : -1;
+}
+
+ssize_t own_readv(int descriptor, const iovec* pieces, int count) {
+  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+  if (outlet == nullptr)
+    return await_stream(__builtin_return_address(0), descriptor, POLLIN) ? ::readv(descriptor, pieces, count) : -1;
+  for (int i = 0; i < count; ++i) {  // one read gives no more than there is
+    if (pieces[i].iov_len != 0) return read_in_turn(*outlet, pieces[i].iov_base, pieces[i].iov_len);
+  }
+  return 0;
+}
+
+// `level` < 0: unchecked.
+int print(const void* caller, int descriptor, int level, const char* format, va_list arguments) {
+  Outlet* outlet = outlet_at(caller, descriptor);
+  if (outlet == nullptr) return ::vdprintf(descriptor, format, arguments);
+  char* made = nullptr;
+  const int length =
+      level < 0 ? ::vasprintf(&made, format, arguments) : __vasprintf_chk(&made, level, format, arguments);
+  if (length < 0) return -1;
+  const std::unique_ptr<char, void (*)(void*)> text(made, &std::free);
+  return static_cast<int>(write_outlet(*outlet, text.get(), static_cast<std::size_t>(length)));
+}
+int print_unchecked(const void* caller, int descriptor, const char* format, va_list arguments) {
+  return print(caller, descriptor, -1, format, arguments);
+}
+
+// --- redirection
+
+// The runtime needs descriptor `to`, whose place `from` is to take.
+bool is_taken(const void* caller, const char* call, int from, int to) {
+  if (from == to) return false;
+  Instance* instance = calling(caller);
+  if (instance == nullptr) return false;
+  if (!os::is_guarded(to) && !is_of_another(*instance, to)) return false;
+  instance->services().warn(fmt::format(
+      "{}() to descriptor {} is refused (EBADF): that one is the machine's or another cell's, and all share one table "
+      "of descriptors; have the system choose a free number (dup, or fcntl with F_DUPFD)",
+      call, to));
+  return true;
+}
+
+// --- what they are
+
+template <auto native, class Type = decltype(plain(native))>
+struct OnRedirected;
+template <auto native, class Result, class... Args>
+struct OnRedirected<native, Function<Result, int, Args...>> {
+  static Result call(int descriptor, Args... args) {
+    return native(redirected(__builtin_return_address(0), descriptor), args...);
+  }
+};
+
+template <auto native>
+Binding on_redirected(std::string_view name) noexcept {
+  return Binding::of(name, &OnRedirected<native>::call);
+}
+
+int own_ioctl(int descriptor, unsigned long request, ...) {
+  va_list arguments;
+  va_start(arguments, request);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return ::ioctl(redirected(__builtin_return_address(0), descriptor), request, argument);
+}
+
+void* own_mmap(void* address, std::size_t bytes, int protection, int flags, int descriptor, off64_t offset) {
+  const int file = (flags & MAP_ANONYMOUS) != 0 ? descriptor : redirected(__builtin_return_address(0), descriptor);
+  return ::mmap64(address, bytes, protection, flags, file, offset);
+}
+
+int own_epoll_ctl(int epoll, int operation, int descriptor, epoll_event* event) {
+  return ::epoll_ctl(epoll, operation, redirected(__builtin_return_address(0), descriptor), event);
+}
+
+off64_t own_lseek(int descriptor, off64_t offset, int whence) {
+  return ::lseek64(asked(__builtin_return_address(0), descriptor), offset, whence);
+}
+
+int own_fstat(int descriptor, struct stat64* status) {
+  return ::fstat64(asked(__builtin_return_address(0), descriptor), status);
+}
+
+int own_old_fstat(int /*version*/, int descriptor, struct stat64* status) {
+  return ::fstat64(asked(__builtin_return_address(0), descriptor), status);
+}
+
+int own_isatty(int descriptor) { return ::isatty(asked(__builtin_return_address(0), descriptor)); }
+
+// Copies inside the kernel would pass by the host. Programs read and write where this is refused.
+ssize_t own_copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offset, std::size_t count,
+                            unsigned flags) {
+  const void* caller = __builtin_return_address(0);
+  if (outlet_at(caller, from) != nullptr || outlet_at(caller, to) != nullptr) return failed(EINVAL);
+  return ::copy_file_range(from, from_offset, to, to_offset, count, flags);
+}
+
+ssize_t own_splice(int from, off64_t* from_offset, int to, off64_t* to_offset, std::size_t count, unsigned flags) {
+  const void* caller = __builtin_return_address(0);
+  if (outlet_at(caller, from) != nullptr || outlet_at(caller, to) != nullptr) return failed(EINVAL);
+  if (!await_stream(caller, from, POLLIN) || !await_stream(caller, to, POLLOUT)) return -1;
+  return ::splice(from, from_offset, to, to_offset, count, flags);
+}
+
+ssize_t own_sendfile(int to, int from, off64_t* offset, std::size_t count) {
+  const void* caller = __builtin_return_address(0);
+  if (outlet_at(caller, from) != nullptr || outlet_at(caller, to) != nullptr) return failed(EINVAL);
+  if (!await_stream(caller, to, POLLOUT)) return -1;
+  return ::sendfile64(to, from, offset, count);
+}
+
+int own_dup(int descriptor) {
+  const void* caller = __builtin_return_address(0);
+  return note_lowest(calling(caller), ::dup(translated(caller, descriptor)));
+}
+
+int own_dup2(int from, int to) {
+  const void* caller = __builtin_return_address(0);
+  if (is_taken(caller, "dup2", from, to)) return failed(EBADF);
+  Instance* instance = is_standard(to) ? calling(caller) : nullptr;
+  return instance == nullptr ? note_new(calling(caller), ::dup2(translated(caller, from), to))
+                             : redirect_to(*instance, from, to);
+}
+
+int own_dup3(int from, int to, int flags) {
+  const void* caller = __builtin_return_address(0);
+  if (is_taken(caller, "dup3", from, to)) return failed(EBADF);
+  Instance* instance = is_standard(to) && from != to ? calling(caller) : nullptr;
+  return instance == nullptr ? note_new(calling(caller), ::dup3(translated(caller, from), to, flags))
+                             : redirect_to(*instance, from, to);
+}
+
+int own_close(int descriptor) {
+  const void* caller = __builtin_return_address(0);
+  Outlet* outlet = outlet_at(caller, descriptor);
+  if (outlet == nullptr) {
+    if (Instance* instance = calling(caller)) {
+      if (os::is_guarded(descriptor) || is_of_another(*instance, descriptor)) return failed(EBADF);
+      if (is_inherited(descriptor)) return 0;  // each process would close its own
+      give_up_record_locks(*instance, descriptor);
+      note_closed(*instance, descriptor);
+    }
+    return ::close(descriptor);
+  }
+  if (outlet->leads == Outlet::Leads::nowhere) return failed(EBADF);
+  redirect(*outlet, Outlet::Leads::nowhere);
+  return 0;
+}
+
+// The process's table stays one (CLOSE_RANGE_UNSHARE): the cells' threads share it. A range without end closes what the
+// program has opened, and leaves what is nobody's: libc opens some of that for a moment in other cells' calls.
+int own_close_range(Instance& instance, unsigned first, unsigned last, int flags) {
+  constexpr int known_flags = CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC;
+  constexpr unsigned greatest = std::numeric_limits<int>::max();
+  if (first > last || (flags & ~known_flags) != 0) return failed(EINVAL);
+  const bool at_exec = (flags & CLOSE_RANGE_CLOEXEC) != 0;
+  for (unsigned number = first; !at_exec && number <= std::min(last, 2U); ++number)
+    redirect(outlet_of(instance, static_cast<int>(number)), Outlet::Leads::nowhere);
+  for (const int descriptor : os::open_descriptors()) {
+    const auto number = static_cast<unsigned>(descriptor);
+    if (number < first || number > last || os::is_guarded(descriptor) || is_inherited(descriptor)) continue;
+    if (last >= greatest ? !is_own(instance, descriptor) : is_of_another(instance, descriptor)) continue;
+    if (at_exec) {
+      ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+      continue;
+    }
+    give_up_record_locks(instance, descriptor);
+    note_closed(instance, descriptor);
+    ::close(descriptor);
+  }
+  return 0;
+}
+
+void own_closefrom(Instance& instance, int first) {
+  own_close_range(instance, static_cast<unsigned>(std::max(first, 0)), ~0U, 0);
+}
+
+}  // namespace
+
+int redirected(const void* caller, int descriptor) noexcept {
+  const Outlet* const outlet = outlet_at(caller, descriptor);
+  return outlet != nullptr && outlet->leads == Outlet::Leads::to_file ? outlet->descriptor.get() : descriptor;
+}
+
+std::span<const Binding> descriptors_bindings() {
+  static const std::array table{
+      Binding::of("write", &own_write),
+      Binding::of("__write", &own_write),
+      Binding::of("writev", &own_writev),
+      Binding::of("pwrite", &AtPosition<::pwrite64>::call),
+      Binding::of("pwrite64", &AtPosition<::pwrite64>::call),
+      Binding::of("pwritev", &AtPosition<::pwritev64>::call),
+      Binding::of("pwritev64", &AtPosition<::pwritev64>::call),
+      Binding::of("pwritev2", &AtPosition<::pwritev64v2>::call),
+      Binding::of("pwritev64v2", &AtPosition<::pwritev64v2>::call),
+      Binding::of("pread", &AtPosition<::pread64>::call),
+      Binding::of("pread64", &AtPosition<::pread64>::call),
+      Binding::of("__pread_chk", &AtPosition<__pread64_chk>::call),
+      Binding::of("__pread64_chk", &AtPosition<__pread64_chk>::call),
+      Binding::of("preadv", &AtPosition<::preadv64>::call),
+      Binding::of("preadv64", &AtPosition<::preadv64>::call),
+      Binding::of("preadv2", &AtPosition<::preadv64v2>::call),
+      Binding::of("preadv64v2", &AtPosition<::preadv64v2>::call),
+      Binding::of("readv", &own_readv),
+      Binding::of("read", &own_read),
+      Binding::of("__read", &own_read),
+      Binding::of("__read_chk", &own_read_chk),
+      Binding::of("dprintf", &Formatted<print_unchecked, char, int>::with_dots),
+      Binding::of("vdprintf", &Formatted<print_unchecked, char, int>::with_list),
+      Binding::of("__dprintf_chk", &Formatted<print, char, int, int>::with_dots),
+      Binding::of("__vdprintf_chk", &Formatted<print, char, int, int>::with_list),
+      Binding::of("lseek", &own_lseek),
+      Binding::of("lseek64", &own_lseek),
+      Binding::of("fstat", &own_fstat),
+      Binding::of("fstat64", &own_fstat),
+      Binding::of("__fxstat", &own_old_fstat),
+      Binding::of("__fxstat64", &own_old_fstat),
+      Binding::of("isatty", &own_isatty),
+      on_redirected<::fsync>("fsync"),
+      on_redirected<::fdatasync>("fdatasync"),
+      on_redirected<::ftruncate64>("ftruncate"),
+      on_redirected<::ftruncate64>("ftruncate64"),
+      on_redirected<::fallocate64>("fallocate"),
+      on_redirected<::fallocate64>("fallocate64"),
+      on_redirected<::posix_fallocate64>("posix_fallocate"),
+      on_redirected<::posix_fallocate64>("posix_fallocate64"),
+      on_redirected<::posix_fadvise64>("posix_fadvise"),
+      on_redirected<::posix_fadvise64>("posix_fadvise64"),
+      on_redirected<::fchmod>("fchmod"),
+      on_redirected<::fchown>("fchown"),
+      on_redirected<::futimens>("futimens"),
+      on_redirected<::fstatfs64>("fstatfs"),
+      on_redirected<::fstatfs64>("fstatfs64"),
+      on_redirected<::fpathconf>("fpathconf"),
+      on_redirected<::tcgetattr>("tcgetattr"),
+      on_redirected<::tcsetattr>("tcsetattr"),
+      Binding::of("ioctl", &own_ioctl),
+      Binding::of("mmap", &own_mmap),
+      Binding::of("mmap64", &own_mmap),
+      Binding::of("epoll_ctl", &own_epoll_ctl),
+      Binding::of("copy_file_range", &own_copy_file_range),
+      Binding::of("splice", &own_splice),
+      Binding::of("sendfile", &own_sendfile),
+      Binding::of("sendfile64", &own_sendfile),
+      Binding::of("dup", &own_dup),
+      Binding::of("dup2", &own_dup2),
+      Binding::of("__dup2", &own_dup2),
+      Binding::of("dup3", &own_dup3),
+      Binding::of("close", &own_close),
+      Binding::of("__close", &own_close),
+      bound<::close_range, own_close_range>("close_range"),
+      bound<::closefrom, own_closefrom>("closefrom"),
+  };
+  return table;
+}
+
+}  // namespace aplib::loader::libc
