@@ -305,25 +305,39 @@ int bound_ppoll_chk(pollfd* descriptors, nfds_t count, const timespec* timeout, 
   return ppoll_for(__builtin_return_address(0), descriptors, count, timeout, mask);
 }
 
-/// The sets as the caller has given them, for every look changes them.
+/// What select() is asked, as the caller has given it, for every look changes it; by the kernel's numbers where the
+/// program has redirected 0, 1 or 2.
 class Sets {
  public:
-  Sets(int count, fd_set* read, fd_set* write, fd_set* except)
-      : count_(count), places_{read, write, except}, bytes_(bytes_of(count)) {
-    for (fd_set* const each : places_) {
-      const char* const first = reinterpret_cast<const char*>(each);
-      if (each != nullptr) asked_.insert(asked_.end(), first, first + bytes_);
+  Sets(const void* caller, int count, fd_set* read, fd_set* write, fd_set* except)
+      : kernel_count_(count), places_{read, write, except}, bytes_(bytes_of(count)) {
+    for (int number = 0; is_standard(number) && number < count; ++number) {
+      if (std::ranges::none_of(places_, [=](fd_set* each) { return each != nullptr && FD_ISSET(number, each); }))
+        continue;
+      const int kernel = redirected(caller, number);
+      kernel_[static_cast<std::size_t>(number)] = kernel;
+      is_elsewhere_ = is_elsewhere_ || kernel != number;
+      is_closed_ = is_closed_ || kernel == no_descriptor;
+      if (!is_closed_) kernel_count_ = std::max(kernel_count_, kernel + 1);
     }
   }
-  int look() {
-    const char* from = asked_.data();
-    for (fd_set* const each : places_) {
-      if (each == nullptr) continue;
-      std::copy_n(from, bytes_, reinterpret_cast<char*>(each));
-      from += bytes_;
+  [[nodiscard]] bool is_elsewhere() const noexcept { return is_elsewhere_; }
+  int look(const timespec* timeout) {
+    if (is_closed_) return failed(EBADF);
+    if (asked_.empty()) note_asked();
+    std::vector<char> now = asked_;
+    std::array<fd_set*, 3> sets{};
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      if (places_[i] != nullptr) sets[i] = reinterpret_cast<fd_set*>(now.data() + i * bytes_of(kernel_count_));
     }
-    timeval none{};
-    return ::select(count_, places_[0], places_[1], places_[2], &none);
+    const int found = ::pselect(kernel_count_, sets[0], sets[1], sets[2], timeout, nullptr);
+    for (std::size_t i = 0; i < sets.size() && found >= 0; ++i) {
+      if (places_[i] == nullptr) continue;
+      char* const bits = reinterpret_cast<char*>(sets[i]);
+      for (int number = 0; is_standard(number); ++number) move(bits, kernel_of(number), number);
+      std::copy_n(bits, bytes_, reinterpret_cast<char*>(places_[i]));
+    }
+    return found;
   }
 
  private:
@@ -331,10 +345,31 @@ class Sets {
     constexpr std::size_t bits = 8 * sizeof(fd_mask);
     return count > 0 ? (static_cast<std::size_t>(count) + bits - 1) / bits * sizeof(fd_mask) : 0;
   }
+  [[nodiscard]] int kernel_of(int number) const noexcept { return kernel_[static_cast<std::size_t>(number)]; }
+  static void move(char* bits, int from, int to) noexcept {
+    constexpr int bits_of_byte = 8;
+    const auto bit = [](int number) { return static_cast<char>(1 << number % bits_of_byte); };
+    if (from == to || (bits[from / bits_of_byte] & bit(from)) == 0) return;
+    bits[from / bits_of_byte] = static_cast<char>(bits[from / bits_of_byte] & ~bit(from));
+    bits[to / bits_of_byte] = static_cast<char>(bits[to / bits_of_byte] | bit(to));
+  }
+  void note_asked() {
+    const std::size_t each_bytes = bytes_of(kernel_count_);
+    asked_.resize(places_.size() * each_bytes + 1);
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      if (places_[i] == nullptr) continue;
+      char* const bits = asked_.data() + i * each_bytes;
+      std::copy_n(reinterpret_cast<const char*>(places_[i]), bytes_, bits);
+      for (int number = 0; is_standard(number); ++number) move(bits, number, kernel_of(number));
+    }
+  }
 
-  const int count_;
-  fd_set* const places_[3];
+  int kernel_count_;
+  const std::array<fd_set*, 3> places_;
   const std::size_t bytes_;
+  std::array<int, 3> kernel_{0, 1, 2};
+  bool is_elsewhere_ = false;
+  bool is_closed_ = false;
   std::vector<char> asked_;
 };
 
@@ -342,28 +377,30 @@ bool has_none(int count, const fd_set* read, const fd_set* write, const fd_set* 
   return count == 0 || (read == nullptr && write == nullptr && except == nullptr);
 }
 
+constexpr timespec at_once{};
+
 int bound_select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   const void* const caller = __builtin_return_address(0);
-  const bool sleeps = timeout != nullptr && timeout->tv_sec >= 0 && timeout->tv_usec >= 0;
-  if (Instance* const instance = sleeps && has_none(count, read, write, except) ? calling(caller) : nullptr) {
+  const bool is_limit = timeout != nullptr && timeout->tv_sec >= 0 && timeout->tv_usec >= 0;
+  if (Instance* const instance = is_limit && has_none(count, read, write, except) ? calling(caller) : nullptr) {
     const int result = sleep_in(*instance, to_duration({timeout->tv_sec, 0}) + microseconds(timeout->tv_usec));
     if (result == 0) *timeout = timeval{};  // as Linux does
     return result;
   }
-  if (timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_usec == 0) {
-    Sets sets(count, read, write, except);
-    return look_once(caller, [&] { return sets.look(); });
-  }
+  Sets sets(caller, count, read, write, except);
+  if (timeout != nullptr && timeout->tv_sec == 0 && timeout->tv_usec == 0)
+    return look_once(caller, [&] { return sets.look(&at_once); });
   Instance* const instance = sharing(caller);
-  if (instance == nullptr || (timeout != nullptr && (timeout->tv_sec < 0 || timeout->tv_usec < 0)))
+  if ((instance == nullptr && !sets.is_elsewhere()) || (timeout != nullptr && !is_limit))
     return ::select(count, read, write, except, timeout);
-  Sets sets(count, read, write, except);
   std::optional<WaitClock::time_point> deadline;
+  timespec limit{};
   if (timeout != nullptr) {
-    const timespec time{timeout->tv_sec, timeout->tv_usec * 1000};
-    deadline = libc::deadline_in(&time);
+    limit = {timeout->tv_sec + timeout->tv_usec / 1'000'000, timeout->tv_usec % 1'000'000 * 1000};
+    deadline = libc::deadline_in(&limit);
   }
-  const int found = poll_in_turn(*instance, deadline, [&] { return sets.look(); });
+  const int found = instance != nullptr ? poll_in_turn(*instance, deadline, [&] { return sets.look(&at_once); })
+                                        : sets.look(deadline ? &limit : nullptr);
   if (deadline) {  // as Linux does
     const auto left = std::max(*deadline - WaitClock::now(), WaitClock::duration(0));
     *timeout = {std::chrono::duration_cast<seconds>(left).count(),
@@ -374,21 +411,25 @@ int bound_select(int count, fd_set* read, fd_set* write, fd_set* except, timeval
 
 int bound_pselect(int count, fd_set* read, fd_set* write, fd_set* except, const timespec* timeout,
                   const sigset_t* mask) {
+  const void* const caller = __builtin_return_address(0);
   const bool sleeps = timeout != nullptr && has_none(count, read, write, except);
-  if (Instance* const sleeper = sleeps ? calling(__builtin_return_address(0)) : nullptr) {
+  if (Instance* const sleeper = sleeps ? calling(caller) : nullptr) {
     if (!is_time(*timeout)) return failed(EINVAL);
     const MaskWhile masked(*sleeper, mask);
     return sleep_in(*sleeper, to_duration(*timeout));
   }
-  Instance* const instance = sharing(__builtin_return_address(0));
-  if (instance == nullptr) return ::pselect(count, read, write, except, timeout, nullptr);
+  Instance* const instance = sharing(caller);
+  Sets sets(caller, count, read, write, except);
+  if (instance == nullptr) {
+    return sets.is_elsewhere() ? sets.look(timeout) : ::pselect(count, read, write, except, timeout, nullptr);
+  }
   const MaskWhile masked(*instance, mask);
-  Sets sets(count, read, write, except);
-  return poll_in_turn(*instance, libc::deadline_in(timeout), [&] { return sets.look(); });
+  return poll_in_turn(*instance, libc::deadline_in(timeout), [&] { return sets.look(&at_once); });
 }
 
 int bound_epoll_wait(int descriptor, epoll_event* events, int room, int timeout) {
   const void* const caller = __builtin_return_address(0);
+  descriptor = redirected(caller, descriptor);
   const auto look = [=] { return ::epoll_wait(descriptor, events, room, 0); };
   if (timeout == 0) return look_once(caller, look);
   Instance* const instance = sharing(caller);
@@ -397,6 +438,7 @@ int bound_epoll_wait(int descriptor, epoll_event* events, int room, int timeout)
 }
 
 int bound_epoll_pwait2(int descriptor, epoll_event* events, int room, const timespec* timeout, const sigset_t* mask) {
+  descriptor = redirected(__builtin_return_address(0), descriptor);
   Instance* const instance = sharing(__builtin_return_address(0));
   if (timeout != nullptr && !is_time(*timeout)) return failed(EINVAL);
   if (instance == nullptr) return ::epoll_pwait2(descriptor, events, room, timeout, nullptr);
@@ -405,6 +447,7 @@ int bound_epoll_pwait2(int descriptor, epoll_event* events, int room, const time
 }
 
 int bound_epoll_pwait(int descriptor, epoll_event* events, int room, int timeout, const sigset_t* mask) {
+  descriptor = redirected(__builtin_return_address(0), descriptor);
   Instance* const instance = sharing(__builtin_return_address(0));
   if (instance == nullptr) return ::epoll_wait(descriptor, events, room, timeout);
   const MaskWhile masked(*instance, mask);
@@ -420,19 +463,18 @@ template <auto native, class... Args>
 struct Accept<native, Function<int, int, Args...>> {
   static int call(int descriptor, Args... args) {
     const void* const caller = __builtin_return_address(0);
+    descriptor = redirected(caller, descriptor);
     Instance* const instance = sharing(caller);
     if (instance != nullptr && !await_descriptor(*instance, descriptor, POLLIN)) return -1;
-    const int made = native(descriptor, args...);
-    Instance* const owner = made >= 0 ? calling(caller) : nullptr;
-    if (owner != nullptr) note_opened(*owner, made);
-    return made;
+    return note_lowest(calling(caller), native(descriptor, args...));
   }
 };
 
 bool waits(int flags) noexcept { return (flags & MSG_DONTWAIT) == 0; }
 
-/// Waits for input as `flags` say; false: errno is EINTR.
-bool await_message(const void* caller, int descriptor, int flags) {
+/// Waits for input as `flags` say; false: errno is EINTR. `descriptor` becomes the kernel's number.
+bool await_message(const void* caller, int& descriptor, int flags) {
+  descriptor = redirected(caller, descriptor);
   Instance* const instance = waits(flags) ? sharing(caller) : nullptr;
   return instance == nullptr || await_descriptor(*instance, descriptor, POLLIN);
 }
@@ -553,15 +595,27 @@ ssize_t writev_in_turn(const void* caller, int descriptor, const iovec* pieces, 
 
 namespace {
 
-ssize_t bound_send(int descriptor, const void* bytes, std::size_t count, int flags) {
-  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance == nullptr) return ::send(descriptor, bytes, count, flags);
-  return send_in_turn(*instance, descriptor, bytes, count, [=](const char* rest, std::size_t length) {
-    return ::send(descriptor, rest, length, flags | MSG_DONTWAIT);
+ssize_t send_to(const void* caller, int descriptor, const void* bytes, std::size_t count, int flags,
+                const sockaddr* address, socklen_t length) {
+  descriptor = redirected(caller, descriptor);
+  Instance* const instance = waits(flags) ? sharing(caller) : nullptr;
+  if (instance == nullptr) return ::sendto(descriptor, bytes, count, flags, address, length);
+  return send_in_turn(*instance, descriptor, bytes, count, [=](const char* rest, std::size_t left) {
+    return ::sendto(descriptor, rest, left, flags | MSG_DONTWAIT, address, length);
   });
 }
 
+ssize_t bound_send(int descriptor, const void* bytes, std::size_t count, int flags) {
+  return send_to(__builtin_return_address(0), descriptor, bytes, count, flags, nullptr, 0);
+}
+
+ssize_t bound_sendto(int descriptor, const void* bytes, std::size_t count, int flags, const sockaddr* address,
+                     socklen_t length) {
+  return send_to(__builtin_return_address(0), descriptor, bytes, count, flags, address, length);
+}
+
 ssize_t bound_sendmsg(int descriptor, const msghdr* message, int flags) {
+  descriptor = redirected(__builtin_return_address(0), descriptor);
   Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
   if (instance == nullptr) return ::sendmsg(descriptor, message, flags);
   return send_message_in_turn(*instance, descriptor, *message, flags);
@@ -569,6 +623,7 @@ ssize_t bound_sendmsg(int descriptor, const msghdr* message, int flags) {
 
 /// The first message is waited for; what follows is what is there.
 int bound_recvmmsg(int descriptor, mmsghdr* messages, unsigned room, int flags, timespec* timeout) {
+  descriptor = redirected(__builtin_return_address(0), descriptor);
   Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
   if (instance == nullptr) return ::recvmmsg(descriptor, messages, room, flags, timeout);
   const auto deadline = libc::deadline_in(timeout);
@@ -587,6 +642,7 @@ int bound_recvmmsg(int descriptor, mmsghdr* messages, unsigned room, int flags, 
 }
 
 int bound_sendmmsg(int descriptor, mmsghdr* messages, unsigned count, int flags) {
+  descriptor = redirected(__builtin_return_address(0), descriptor);
   Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
   if (instance == nullptr) return ::sendmmsg(descriptor, messages, count, flags);
   unsigned sent = 0;
@@ -618,6 +674,7 @@ int connect_in_turn(Instance& instance, int descriptor, const sockaddr* address,
 }
 
 int bound_connect(int descriptor, const sockaddr* address, socklen_t length) {
+  descriptor = redirected(__builtin_return_address(0), descriptor);
   Instance* const instance = sharing(__builtin_return_address(0));
   if (instance == nullptr || never_blocks(descriptor)) return ::connect(descriptor, address, length);
   const int flags = ::fcntl(descriptor, F_GETFL);
@@ -738,6 +795,7 @@ std::span<const Binding> blocking_bindings() {
       Binding::of("__recvfrom_chk", bound_recvfrom_chk),
       Binding::of("recvmsg", bound_recvmsg),
       Binding::of("send", bound_send),
+      Binding::of("sendto", bound_sendto),
       Binding::of("sendmsg", bound_sendmsg),
       Binding::of("accept", Accept<::accept>::call),
       Binding::of("accept4", Accept<::accept4>::call),

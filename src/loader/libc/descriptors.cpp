@@ -8,12 +8,18 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -42,6 +48,8 @@
 extern "C" {
 int __vasprintf_chk(char**, int, const char*, va_list);
 ssize_t __read_chk(int, void*, std::size_t, std::size_t);
+int __ttyname_r_chk(int, char*, std::size_t, std::size_t);
+int __ptsname_r_chk(int, char*, std::size_t, std::size_t);
 ssize_t __pread64_chk(int, void*, std::size_t, off64_t, std::size_t);
 }
 
@@ -207,9 +215,9 @@ int redirect_to(Instance& instance, int from, int number) {
 
 }  // namespace
 
-int note_lowest(Instance* instance, int descriptor) {
+int note_lowest(Instance* instance, int descriptor, int least) {
   if (instance == nullptr || descriptor < 0) return descriptor;
-  for (int number = 0; is_standard(number); ++number) {
+  for (int number = least; is_standard(number); ++number) {
     if (outlet_of(*instance, number).leads != Outlet::Leads::nowhere) continue;
     const int result = redirect_to(*instance, descriptor, number);
     const int error = errno;
@@ -273,10 +281,16 @@ int asked(const void* caller, int descriptor) {
   return outlet->cell_stream != Stream::in && is_regular(known) ? pipe.out.get() : known;
 }
 
+/// write() on an outlet, whose reader may need this thread.
+ssize_t write_in_turn(const void* caller, Outlet& outlet, const void* bytes, std::size_t count) {
+  if (outlet.waits) return libc::write_in_turn(caller, outlet.descriptor.get(), bytes, count);
+  return write_outlet(outlet, static_cast<const char*>(bytes), count);
+}
+
 ssize_t own_write(int descriptor, const void* bytes, std::size_t count) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  if (outlet == nullptr) return write_in_turn(__builtin_return_address(0), descriptor, bytes, count);
-  return write_outlet(*outlet, static_cast<const char*>(bytes), count);
+  if (outlet != nullptr) return write_in_turn(__builtin_return_address(0), *outlet, bytes, count);
+  return libc::write_in_turn(__builtin_return_address(0), descriptor, bytes, count);
 }
 
 ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
@@ -284,6 +298,7 @@ ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
   if (outlet == nullptr) {
     return writev_in_turn(__builtin_return_address(0), descriptor, pieces, count);
   }
+  if (outlet->waits) return writev_in_turn(__builtin_return_address(0), outlet->descriptor.get(), pieces, count);
   if (outlet->leads == Outlet::Leads::to_file) return ::writev(outlet->descriptor.get(), pieces, count);
   std::string whole;
   for (int i = 0; i < count; ++i) whole.append(static_cast<const char*>(pieces[i].iov_base), pieces[i].iov_len);
@@ -343,7 +358,7 @@ int print(const void* caller, int descriptor, int level, const char* format, va_
       level < 0 ? ::vasprintf(&made, format, arguments) : __vasprintf_chk(&made, level, format, arguments);
   if (length < 0) return -1;
   const std::unique_ptr<char, void (*)(void*)> text(made, &std::free);
-  return static_cast<int>(write_outlet(*outlet, text.get(), static_cast<std::size_t>(length)));
+  return static_cast<int>(write_in_turn(caller, *outlet, text.get(), static_cast<std::size_t>(length)));
 }
 int print_unchecked(const void* caller, int descriptor, const char* format, va_list arguments) {
   return print(caller, descriptor, -1, format, arguments);
@@ -394,7 +409,8 @@ void* own_mmap(void* address, std::size_t bytes, int protection, int flags, int 
 }
 
 int own_epoll_ctl(int epoll, int operation, int descriptor, epoll_event* event) {
-  return ::epoll_ctl(epoll, operation, redirected(__builtin_return_address(0), descriptor), event);
+  const void* const caller = __builtin_return_address(0);
+  return ::epoll_ctl(redirected(caller, epoll), operation, redirected(caller, descriptor), event);
 }
 
 off64_t own_lseek(int descriptor, off64_t offset, int whence) {
@@ -411,24 +427,43 @@ int own_old_fstat(int /*version*/, int descriptor, struct stat64* status) {
 
 int own_isatty(int descriptor) { return ::isatty(asked(__builtin_return_address(0), descriptor)); }
 
-// Copies inside the kernel would pass by the host. Programs read and write where this is refused.
+/// Copies inside the kernel would pass by the host. Programs read and write where this is refused. `descriptor` becomes
+/// the kernel's number.
+bool passes_host(const void* caller, int& descriptor) {
+  const Outlet* const outlet = outlet_at(caller, descriptor);
+  descriptor = redirected(caller, descriptor);
+  return outlet != nullptr && outlet->leads == Outlet::Leads::to_cell;
+}
+
 ssize_t own_copy_file_range(int from, off64_t* from_offset, int to, off64_t* to_offset, std::size_t count,
                             unsigned flags) {
   const void* caller = __builtin_return_address(0);
-  if (outlet_at(caller, from) != nullptr || outlet_at(caller, to) != nullptr) return failed(EINVAL);
+  if (passes_host(caller, from) || passes_host(caller, to)) return failed(EINVAL);
   return ::copy_file_range(from, from_offset, to, to_offset, count, flags);
 }
 
 ssize_t own_splice(int from, off64_t* from_offset, int to, off64_t* to_offset, std::size_t count, unsigned flags) {
   const void* caller = __builtin_return_address(0);
-  if (outlet_at(caller, from) != nullptr || outlet_at(caller, to) != nullptr) return failed(EINVAL);
+  if (passes_host(caller, from) || passes_host(caller, to)) return failed(EINVAL);
   if (!await_stream(caller, from, POLLIN) || !await_stream(caller, to, POLLOUT)) return -1;
   return ::splice(from, from_offset, to, to_offset, count, flags);
 }
 
+ssize_t own_tee(int from, int to, std::size_t count, unsigned flags) {
+  const void* caller = __builtin_return_address(0);
+  if (passes_host(caller, from) || passes_host(caller, to)) return failed(EINVAL);
+  if (!await_stream(caller, from, POLLIN) || !await_stream(caller, to, POLLOUT)) return -1;
+  return ::tee(from, to, count, flags);
+}
+
+ssize_t own_vmsplice(int descriptor, const iovec* pieces, std::size_t count, unsigned flags) {
+  if (passes_host(__builtin_return_address(0), descriptor)) return failed(EINVAL);
+  return ::vmsplice(descriptor, pieces, count, flags);
+}
+
 ssize_t own_sendfile(int to, int from, off64_t* offset, std::size_t count) {
   const void* caller = __builtin_return_address(0);
-  if (outlet_at(caller, from) != nullptr || outlet_at(caller, to) != nullptr) return failed(EINVAL);
+  if (passes_host(caller, from) || passes_host(caller, to)) return failed(EINVAL);
   if (!await_stream(caller, to, POLLOUT)) return -1;
   return ::sendfile64(to, from, offset, count);
 }
@@ -467,6 +502,7 @@ int own_close(int descriptor) {
     return ::close(descriptor);
   }
   if (outlet->leads == Outlet::Leads::nowhere) return failed(EBADF);
+  if (outlet->leads == Outlet::Leads::to_file) give_up_record_locks(*outlet->instance, outlet->descriptor.get());
   redirect(*outlet, Outlet::Leads::nowhere);
   return 0;
 }
@@ -501,9 +537,80 @@ void own_closefrom(Instance& instance, int first) {
 
 }  // namespace
 
+int redirected(Instance& instance, int descriptor) noexcept {
+  if (!is_standard(descriptor)) return descriptor;
+  const Outlet& outlet = outlet_of(instance, descriptor);
+  if (outlet.leads == Outlet::Leads::to_cell) return descriptor;
+  return outlet.leads == Outlet::Leads::to_file ? outlet.descriptor.get() : no_descriptor;
+}
+
 int redirected(const void* caller, int descriptor) noexcept {
-  const Outlet* const outlet = outlet_at(caller, descriptor);
-  return outlet != nullptr && outlet->leads == Outlet::Leads::to_file ? outlet->descriptor.get() : descriptor;
+  if (!is_standard(descriptor)) return descriptor;
+  Instance* const instance = calling(caller);
+  return instance == nullptr ? descriptor : redirected(*instance, descriptor);
+}
+
+std::span<const Binding> redirected_bindings() {
+  static const std::array table{
+      on_redirected<::fsync>("fsync"),
+      on_redirected<::fdatasync>("fdatasync"),
+      on_redirected<::ftruncate64>("ftruncate"),
+      on_redirected<::ftruncate64>("ftruncate64"),
+      on_redirected<::fallocate64>("fallocate"),
+      on_redirected<::fallocate64>("fallocate64"),
+      on_redirected<::posix_fallocate64>("posix_fallocate"),
+      on_redirected<::posix_fallocate64>("posix_fallocate64"),
+      on_redirected<::posix_fadvise64>("posix_fadvise"),
+      on_redirected<::posix_fadvise64>("posix_fadvise64"),
+      on_redirected<::fchmod>("fchmod"),
+      on_redirected<::fchown>("fchown"),
+      on_redirected<::futimens>("futimens"),
+      on_redirected<::fstatfs64>("fstatfs"),
+      on_redirected<::fstatfs64>("fstatfs64"),
+      on_redirected<::fpathconf>("fpathconf"),
+      on_redirected<::tcgetattr>("tcgetattr"),
+      on_redirected<::tcsetattr>("tcsetattr"),
+      on_redirected<::tcdrain>("tcdrain"),
+      on_redirected<::tcflow>("tcflow"),
+      on_redirected<::tcflush>("tcflush"),
+      on_redirected<::tcsendbreak>("tcsendbreak"),
+      on_redirected<::tcgetpgrp>("tcgetpgrp"),
+      on_redirected<::tcsetpgrp>("tcsetpgrp"),
+      on_redirected<::tcgetsid>("tcgetsid"),
+      on_redirected<::ttyname_r>("ttyname_r"),
+      on_redirected<__ttyname_r_chk>("__ttyname_r_chk"),
+      on_redirected<::ptsname_r>("ptsname_r"),
+      on_redirected<__ptsname_r_chk>("__ptsname_r_chk"),
+      on_redirected<::grantpt>("grantpt"),
+      on_redirected<::unlockpt>("unlockpt"),
+      on_redirected<::fstatvfs64>("fstatvfs"),
+      on_redirected<::fstatvfs64>("fstatvfs64"),
+      on_redirected<::fstatat64>("fstatat"),
+      on_redirected<::fstatat64>("fstatat64"),
+      on_redirected<::statx>("statx"),
+      on_redirected<::futimes>("futimes"),
+      on_redirected<::fgetxattr>("fgetxattr"),
+      on_redirected<::fsetxattr>("fsetxattr"),
+      on_redirected<::flistxattr>("flistxattr"),
+      on_redirected<::fremovexattr>("fremovexattr"),
+      on_redirected<::syncfs>("syncfs"),
+      on_redirected<::sync_file_range>("sync_file_range"),
+      on_redirected<::readahead>("readahead"),
+      on_redirected<::bind>("bind"),
+      on_redirected<::listen>("listen"),
+      on_redirected<::shutdown>("shutdown"),
+      on_redirected<::getsockopt>("getsockopt"),
+      on_redirected<::setsockopt>("setsockopt"),
+      on_redirected<::getsockname>("getsockname"),
+      on_redirected<::getpeername>("getpeername"),
+      on_redirected<::sockatmark>("sockatmark"),
+      on_redirected<::isfdtype>("isfdtype"),
+      on_redirected<::timerfd_settime>("timerfd_settime"),
+      on_redirected<::timerfd_gettime>("timerfd_gettime"),
+      on_redirected<::inotify_add_watch>("inotify_add_watch"),
+      on_redirected<::inotify_rm_watch>("inotify_rm_watch"),
+  };
+  return table;
 }
 
 std::span<const Binding> descriptors_bindings() {
@@ -540,30 +647,14 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("__fxstat", &own_old_fstat),
       Binding::of("__fxstat64", &own_old_fstat),
       Binding::of("isatty", &own_isatty),
-      on_redirected<::fsync>("fsync"),
-      on_redirected<::fdatasync>("fdatasync"),
-      on_redirected<::ftruncate64>("ftruncate"),
-      on_redirected<::ftruncate64>("ftruncate64"),
-      on_redirected<::fallocate64>("fallocate"),
-      on_redirected<::fallocate64>("fallocate64"),
-      on_redirected<::posix_fallocate64>("posix_fallocate"),
-      on_redirected<::posix_fallocate64>("posix_fallocate64"),
-      on_redirected<::posix_fadvise64>("posix_fadvise"),
-      on_redirected<::posix_fadvise64>("posix_fadvise64"),
-      on_redirected<::fchmod>("fchmod"),
-      on_redirected<::fchown>("fchown"),
-      on_redirected<::futimens>("futimens"),
-      on_redirected<::fstatfs64>("fstatfs"),
-      on_redirected<::fstatfs64>("fstatfs64"),
-      on_redirected<::fpathconf>("fpathconf"),
-      on_redirected<::tcgetattr>("tcgetattr"),
-      on_redirected<::tcsetattr>("tcsetattr"),
       Binding::of("ioctl", &own_ioctl),
       Binding::of("mmap", &own_mmap),
       Binding::of("mmap64", &own_mmap),
       Binding::of("epoll_ctl", &own_epoll_ctl),
       Binding::of("copy_file_range", &own_copy_file_range),
       Binding::of("splice", &own_splice),
+      Binding::of("tee", &own_tee),
+      Binding::of("vmsplice", &own_vmsplice),
       Binding::of("sendfile", &own_sendfile),
       Binding::of("sendfile64", &own_sendfile),
       Binding::of("dup", &own_dup),

@@ -99,7 +99,7 @@ int own_chdir(Instance& instance, const char* path) {
 
 int own_fchdir(Instance& instance, int descriptor) {
   if (descriptor < 0) return fail(EBADF);
-  return work_in(instance, "fchdir", os::GuardedFd(openat(descriptor, ".", path_only)));
+  return work_in(instance, "fchdir", os::GuardedFd(openat(redirected(instance, descriptor), ".", path_only)));
 }
 
 mode_t own_umask(Instance& instance, mode_t mask) {
@@ -213,15 +213,22 @@ int own_checked_openat(int folder, const char* path, int flags) {
                                             : open_in_turn(instance, folder, seen_path(instance, path), flags, 0));
 }
 
-int note_pair(Instance& instance, int result, const int* pair) {
+int note_pair(Instance& instance, int result, int* pair) {
   if (result != 0) return result;
-  if (note_new(&instance, pair[0]) < 0) {
-    ::close(pair[1]);
+  const int second = pair[1];
+  pair[0] = note_lowest(&instance, pair[0]);
+  if (pair[0] < 0) {
+    ::close(second);
     return -1;
   }
-  if (note_new(&instance, pair[1]) >= 0) return 0;
-  note_closed(instance, pair[0]);
-  ::close(pair[0]);
+  pair[1] = note_lowest(&instance, second);
+  if (pair[1] >= 0) return 0;
+  if (is_standard(pair[0])) {
+    redirect(outlet_of(instance, pair[0]), Outlet::Leads::nowhere);
+  } else {
+    note_closed(instance, pair[0]);
+    ::close(pair[0]);
+  }
   return fail(EMFILE);
 }
 
@@ -233,9 +240,11 @@ int own_socketpair(Instance& instance, int domain, int type, int protocol, int* 
 
 int own_openpty(Instance& instance, int* control, int* terminal, char* name, const termios* settings,
                 const winsize* size) {
-  const int result = ::openpty(control, terminal, name, settings, size);
-  const std::array pair{*control, *terminal};
-  return note_pair(instance, result, pair.data());
+  int pair[2] = {-1, -1};
+  const int result = note_pair(instance, ::openpty(&pair[0], &pair[1], name, settings, size), pair);
+  if (result == 0) *control = pair[0];
+  if (result == 0) *terminal = pair[1];
+  return result;
 }
 
 mqd_t own_mq_open(const char* name, int flags, ...) {

@@ -6,11 +6,16 @@
 //
 // Printf and its kin format into memory first, where the FILE is such a one. libc holds the FILE's lock while it
 // writes, so no task may be switched there: what is written has left the buffer before.
+#include <poll.h>
+
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <cwchar>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,18 +42,18 @@ constexpr int write_failed = 0x20;
 constexpr int line_buffered = 0x200;
 constexpr int has_output = 0x800;
 
-/// Where `file` leads, if it is a pipe, socket or terminal, and the calling flow must not block its thread.
-std::optional<int> waiting_descriptor(std::FILE* file) noexcept {
+/// Where `file` leads, if it is a pipe, socket or terminal, and the calling flow must not block its thread. `wide`: of
+/// a stream of wide characters; else of one of bytes.
+std::optional<int> waiting_descriptor(std::FILE* file, bool wide = false) noexcept {
   TaskContext* const context = here();
   Instance* const instance = context != nullptr ? sharing_flow(*context->instance) : nullptr;
-  if (instance == nullptr || ::fwide(file, 0) > 0) return std::nullopt;
+  if (instance == nullptr || (::fwide(file, 0) > 0) != wide) return std::nullopt;
   const int error = errno_now();
-  int descriptor = ::fileno(file);
+  const int descriptor = ::fileno(file);
   failed(error);
   if (descriptor < 0) {
     const Outlet* const outlet = outlet_of(*instance, file);
-    if (outlet == nullptr || outlet->leads != Outlet::Leads::to_file) return std::nullopt;
-    descriptor = outlet->descriptor.get();
+    return outlet != nullptr && outlet->waits ? std::optional(outlet->descriptor.get()) : std::nullopt;
   }
   return may_wait(descriptor) ? std::optional(descriptor) : std::nullopt;
 }
@@ -71,6 +76,28 @@ bool drain(std::FILE* file, int descriptor) {
   if (send_all(descriptor, bytes.data(), bytes.size()) == bytes.size()) return true;
   file->_flags |= write_failed;  // the bytes are lost, as in libc
   return false;
+}
+
+/// What glibc has of a stream of wide characters, as far as it concerns us.
+struct WideBuffer {
+  wchar_t* read_ptr;
+  wchar_t* read_end;
+  wchar_t* read_base;
+  wchar_t* write_base;
+  wchar_t* write_ptr;
+};
+
+/// Until libc can write all that it has of a stream of wide characters, which is no more than a pipe takes when it is
+/// ready. False: a handler has run, and errno is EINTR.
+bool await_room(int descriptor) { return await_descriptor(*here()->instance, descriptor, POLLOUT); }
+
+/// Writes what libc has, where with `more` characters it would be more than that.
+bool keep_short(std::FILE* file, int descriptor, std::size_t more) {
+  const auto* const wide = reinterpret_cast<const WideBuffer*>(file->_wide_data);
+  const auto waiting = static_cast<std::size_t>(wide->write_ptr - wide->write_base);
+  const bool at_once = (file->_flags & (unbuffered | line_buffered)) != 0;
+  if (!at_once && (waiting + more) * MB_CUR_MAX <= PIPE_BUF) return true;
+  return await_room(descriptor) && std::fflush(file) == 0 && await_room(descriptor);
 }
 
 /// Libc has so much room that it need not write.
@@ -158,7 +185,21 @@ std::size_t write_in_turn(std::FILE* file, const char* bytes, std::size_t count)
   return write_stream(file, bytes, count);
 }
 
+bool wide_may_wait(std::FILE* file) { return ::fwide(file, 1) > 0 && waiting_descriptor(file, true).has_value(); }
+
+bool put_wide_in_turn(std::FILE* file, const wchar_t* text, std::size_t count) {
+  constexpr std::size_t piece_max = 256;
+  const std::optional<int> descriptor = wide_may_wait(file) ? waiting_descriptor(file, true) : std::nullopt;
+  for (std::size_t done = 0; done < count; ++done) {
+    const bool begins = done % piece_max == 0;
+    if (descriptor && begins && !keep_short(file, *descriptor, std::min(count - done, piece_max))) return false;
+    if (std::fputwc(text[done], file) == WEOF) return false;
+  }
+  return true;
+}
+
 int drain_in_turn(std::FILE* file) {
+  if (const std::optional<int> wide = waiting_descriptor(file, true)) return await_room(*wide) ? 0 : EOF;
   const std::optional<int> descriptor = waiting_descriptor(file);
   return !descriptor || drain(file, *descriptor) ? 0 : EOF;
 }

@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -196,9 +197,39 @@ class FileActions {
       if (number != except) give(outlet_of(instance, number), number);
     }
   }
-  [[nodiscard]] const posix_spawn_file_actions_t* get() const noexcept { return &actions_; }
+  /// And what the program asks for after that.
+  void join(const posix_spawn_file_actions_t* given) {
+    const auto bytes_of = [](const posix_spawn_file_actions_t& list) {
+      return std::span(reinterpret_cast<const char*>(list.__actions),
+                       static_cast<std::size_t>(list.__used) * action_bytes());
+    };
+    const auto ours = bytes_of(actions_);
+    const auto theirs = bytes_of(*given);
+    all_.assign(ours.begin(), ours.end());
+    all_.insert(all_.end(), theirs.begin(), theirs.end());
+    joined_.__used = joined_.__allocated = actions_.__used + given->__used;
+    joined_.__actions = reinterpret_cast<decltype(joined_.__actions)>(all_.data());
+  }
+  [[nodiscard]] const posix_spawn_file_actions_t* get() const noexcept { return all_.empty() ? &actions_ : &joined_; }
 
  private:
+  /// Of one action, whose layout libc keeps to itself.
+  static std::size_t action_bytes() {
+    static const std::size_t bytes = [] {
+      constexpr int first = 0x01020304;
+      constexpr int second = 0x05060708;
+      posix_spawn_file_actions_t two;
+      posix_spawn_file_actions_init(&two);
+      posix_spawn_file_actions_addclose(&two, first);
+      posix_spawn_file_actions_addclose(&two, second);
+      const int* const words = reinterpret_cast<const int*>(two.__actions);
+      const int* const at = std::find(words, words + 64, first);
+      const auto distance = static_cast<std::size_t>(std::find(at, at + 64, second) - at) * sizeof *words;
+      posix_spawn_file_actions_destroy(&two);
+      return distance;
+    }();
+    return bytes;
+  }
   void give(const Outlet& outlet, int number) {
     if (outlet.leads == Outlet::Leads::nowhere) {
       posix_spawn_file_actions_addclose(&actions_, number);
@@ -218,6 +249,8 @@ class FileActions {
   }
 
   posix_spawn_file_actions_t actions_{};
+  posix_spawn_file_actions_t joined_{};  // points into all_, and owns nothing
+  std::vector<char> all_;
 };
 
 // "sh -c command". Returns 0 or errno.
@@ -352,14 +385,14 @@ int spawned(Instance& instance, int error, pid_t child) {
   return 0;
 }
 
-// A child of a program that says itself what becomes of descriptors begins with the process's.
 int own_posix_spawn(Instance& instance, pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
                     const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
   FileActions streams;
-  if (actions == nullptr) streams.give_streams(instance);
+  streams.give_streams(instance);
+  if (actions != nullptr) streams.join(actions);
   pid_t made = 0;
-  const int error = ::posix_spawn(&made, file, actions != nullptr ? actions : streams.get(),
-                                  Attributes(instance, given).get(), arguments, environment);
+  const int error =
+      ::posix_spawn(&made, file, streams.get(), Attributes(instance, given).get(), arguments, environment);
   if (error == 0 && child != nullptr) *child = made;
   return spawned(instance, error, made);
 }
@@ -368,10 +401,9 @@ int own_posix_spawnp(Instance& instance, pid_t* child, const char* file, const p
                      const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
   const Attributes attributes(instance, given);
   FileActions streams;
-  if (actions == nullptr) {
-    streams.give_streams(instance);
-    actions = streams.get();
-  }
+  streams.give_streams(instance);
+  if (actions != nullptr) streams.join(actions);
+  actions = streams.get();
   pid_t made = 0;
   const auto end = [&](int error) {
     if (error == 0 && child != nullptr) *child = made;

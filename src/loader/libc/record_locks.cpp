@@ -5,8 +5,8 @@
 // instances and the record locks of other processes alike. A flow that waits for a lock lets other tasks run, because
 // the holder may be on the same thread.
 //
-// Not kept: EDEADLK (a circle of waiting programs waits). F_GETLK tells the process's own number for a lock of another
-// cell.
+// Not kept: EDEADLK (a circle of waiting programs waits). F_GETLK tells -1 for a lock of a cell of another process, as
+// the system does for such locks.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -17,8 +17,12 @@
 #include <array>
 #include <cerrno>
 #include <cstdarg>
+#include <cstdint>
+#include <cstdio>
 #include <mutex>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/os/descriptor.hpp"
@@ -39,9 +43,38 @@ struct RecordLocks {
     os::GuardedFd holder;  // opened for this alone: its locks are the instance's
   };
 
+  RecordLocks();
+  ~RecordLocks();
+  RecordLocks(const RecordLocks&) = delete;
+  RecordLocks& operator=(const RecordLocks&) = delete;
+
   std::mutex mutex;  // threads of the program may lock at once
   std::vector<File> files;
+  Instance* instance = nullptr;  // set with the first file
 };
+
+namespace {
+
+/// Those of all instances. Its mutex is locked before one of theirs.
+struct Lockers {
+  std::mutex mutex;
+  std::vector<RecordLocks*> all;
+};
+Lockers& lockers() {
+  static auto* const all = new Lockers;  // instances may end late
+  return *all;
+}
+
+}  // namespace
+
+RecordLocks::RecordLocks() {
+  const std::lock_guard lock(lockers().mutex);
+  lockers().all.push_back(this);
+}
+RecordLocks::~RecordLocks() {
+  const std::lock_guard lock(lockers().mutex);
+  std::erase(lockers().all, this);
+}
 
 namespace {
 
@@ -85,6 +118,32 @@ int holder_of(RecordLocks& locks, int descriptor, const struct stat& status) {
   return locks.files.back().holder.get();
 }
 
+/// `holder` has this lock, as the system says it of locks whose owner is no process: the pid is the only thing that it
+/// does not say.
+bool has_lock(int holder, const struct flock& record) {
+  std::istringstream lines(os::read_file(fmt::format("/proc/self/fdinfo/{}", holder)).value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    std::array<char, 16> type{};
+    long start = 0;
+    if (std::sscanf(line.c_str(), "lock: %*d: OFDLCK %*s %15s %*d %*s %ld", type.data(), &start) != 2) continue;
+    const bool writes = std::string_view(type.data()) == "WRITE";
+    if (start == record.l_start && writes == (record.l_type == F_WRLCK)) return true;
+  }
+  return false;
+}
+
+/// The pid of the other cell of this process that has this lock; -1: none has.
+pid_t pid_of_owner(const RecordLocks& asking, const struct stat& status, const struct flock& record) {
+  const std::lock_guard lock(lockers().mutex);
+  for (RecordLocks* const each : lockers().all) {
+    if (each == &asking) continue;
+    const std::lock_guard held(each->mutex);
+    const auto file = find_file(*each, status);
+    if (file != each->files.end() && has_lock(file->holder.get(), record)) return pid_of(*each->instance);
+  }
+  return -1;
+}
+
 /// What fcntl() does for F_SETLK, F_SETLKW and F_GETLK.
 int lock_record(Instance& instance, int descriptor, int command, struct flock& asked) {
   struct stat status {};
@@ -105,6 +164,7 @@ int lock_record(Instance& instance, int descriptor, int command, struct flock& a
   RecordLocks& locks = shared_part(instance.libc().locks);
   const auto ask = [&](int question) {  // none of them waits
     const std::lock_guard lock(locks.mutex);
+    locks.instance = &instance;
     const int holder = holder_of(locks, descriptor, status);
     return holder < 0 ? -1 : ::fcntl(holder, question, &record);
   };
@@ -116,7 +176,7 @@ int lock_record(Instance& instance, int descriptor, int command, struct flock& a
     return 0;
   }
   asked = record;
-  if (asked.l_pid < 0) asked.l_pid = ::getpid();
+  if (asked.l_pid < 0) asked.l_pid = pid_of_owner(locks, status, record);
   return 0;
 }
 
@@ -127,8 +187,10 @@ int own_fcntl(int descriptor, int command, ...) {
   va_end(arguments);
   Instance* instance = calling(__builtin_return_address(0));
   descriptor = redirected(__builtin_return_address(0), descriptor);
-  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
-    return note_new(instance, ::fcntl(descriptor, command, argument));
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
+    const auto least = std::min<std::uintptr_t>(reinterpret_cast<std::uintptr_t>(argument), STDERR_FILENO + 1);
+    return note_lowest(instance, ::fcntl(descriptor, command, argument), static_cast<int>(least));
+  }
   if (command != F_SETLK && command != F_SETLKW && command != F_GETLK) return ::fcntl(descriptor, command, argument);
   if (instance == nullptr || argument == nullptr) return ::fcntl(descriptor, command, argument);
   return lock_record(*instance, descriptor, command, *static_cast<struct flock*>(argument));

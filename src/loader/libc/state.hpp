@@ -153,11 +153,11 @@ struct LibcState {
   Lazy<ProcessPrivate> process;
   Lazy<HeapAccount> heap;
   Lazy<ExitLists> exits;
-  Lazy<RecordLocks> locks;
   Lazy<Keys> keys;
   Lazy<OwnThreads> threads;
   Lazy<DlState> dl;
   Lazy<Identity> identity;
+  Lazy<RecordLocks> locks;  // ends before the pid that others may ask it for
 };
 
 // What must be made in an instance before any code of it runs, constructors included. Instance::make() calls
@@ -186,7 +186,8 @@ char* find_variable(const LibcState& state, std::string_view name) noexcept;
 /// "NAME=value" into the block; replaces. `entry` is copied. May throw std::bad_alloc.
 void set_variable(LibcState& state, std::string_view entry);
 
-// What the system knows a process by (identity.cpp). Each instance that asks has a pid that is nobody else's on the host.
+// What the system knows a process by (identity.cpp). Each instance that asks has a pid that is nobody else's on the
+// host.
 
 /// The instance's pid, which the first call makes. Call from: any flow of the instance.
 pid_t pid_of(Instance& instance);

@@ -212,17 +212,7 @@ int own_fflush(Instance& instance, std::FILE* file) { return flush_stream(instan
 int own_fileno(std::FILE* file) {
   Instance* instance = calling(__builtin_return_address(0));
   const Outlet* outlet = instance == nullptr ? nullptr : outlet_of(*instance, file);
-  if (outlet == nullptr) return ::fileno(file);
-  switch (outlet->leads) {
-    case Outlet::Leads::to_file:
-      return outlet->descriptor.get();
-    case Outlet::Leads::to_cell:
-      return static_cast<int>(outlet->stream);
-    case Outlet::Leads::nowhere:
-      break;
-  }
-  errno = EBADF;
-  return -1;
+  return outlet == nullptr ? ::fileno(file) : static_cast<int>(outlet->stream);
 }
 
 /// Printf of all cells, and of the runtime, would call what the program registers, also after its end.
@@ -276,7 +266,7 @@ std::span<const Binding> stdio_bindings() {
         Binding::of("fileno_unlocked", &own_fileno),
     };
     for (const std::span<const Binding> part :
-         {wide_stdio_bindings(), descriptors_bindings(), input_bindings(), output_bindings()})
+         {wide_stdio_bindings(), descriptors_bindings(), redirected_bindings(), input_bindings(), output_bindings()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
@@ -348,9 +338,15 @@ Outlet* outlet_at(const void* caller, std::FILE* file) {
 
 // --- output
 
+/// `own`: a standard stream.
+bool put_text(bool own, std::FILE* file, const wchar_t* text, std::size_t count) {
+  return own ? put_wide(file, text, count) : put_wide_in_turn(file, text, count);
+}
+
 // `level` < 0: unchecked.
 int print_wide(const void* caller, std::FILE* file, int level, const wchar_t* format, va_list arguments) {
-  if (outlet_at(caller, file) == nullptr)
+  const bool own = outlet_at(caller, file) != nullptr;
+  if (!own && !wide_may_wait(file))
     return level < 0 ? std::vfwprintf(file, format, arguments) : __vfwprintf_chk(file, level, format, arguments);
   constexpr std::size_t characters_max = std::size_t{1} << 24;
   for (std::size_t room = 256; room <= characters_max; room *= 4) {
@@ -361,7 +357,7 @@ int print_wide(const void* caller, std::FILE* file, int level, const wchar_t* fo
     const int length = level < 0 ? std::vswprintf(text.data(), room, format, again)
                                  : __vswprintf_chk(text.data(), room, level, room, format, again);
     va_end(again);
-    if (length >= 0) return put_wide(file, text.data(), static_cast<std::size_t>(length)) ? length : -1;
+    if (length >= 0) return put_text(own, file, text.data(), static_cast<std::size_t>(length)) ? length : -1;
     if (errno == EILSEQ) return -1;
   }
   errno = EOVERFLOW;
@@ -380,16 +376,17 @@ int print_wide(const void* caller, const wchar_t* format, va_list arguments) {
 
 wint_t own_fputwc(wchar_t character, std::FILE* file) {
   const bool own = outlet_at(__builtin_return_address(0), file) != nullptr;
-  return own ? put_wide(file, character) : std::fputwc(character, file);
+  return put_text(own, file, &character, 1) ? static_cast<wint_t>(character) : WEOF;
 }
 int own_fputws(const wchar_t* text, std::FILE* file) {
-  if (outlet_at(__builtin_return_address(0), file) == nullptr) return std::fputws(text, file);
-  return put_wide(file, text, std::wcslen(text)) ? 1 : -1;
+  const bool own = outlet_at(__builtin_return_address(0), file) != nullptr;
+  if (!own && !wide_may_wait(file)) return std::fputws(text, file);
+  return put_text(own, file, text, std::wcslen(text)) ? 1 : -1;
 }
 wint_t own_putwchar(wchar_t character) {
   std::FILE* file = stream_at(__builtin_return_address(0), Stream::out);
   const bool own = outlet_at(__builtin_return_address(0), file) != nullptr;
-  return own ? put_wide(file, character) : std::fputwc(character, file);
+  return put_text(own, file, &character, 1) ? static_cast<wint_t>(character) : WEOF;
 }
 
 // --- input

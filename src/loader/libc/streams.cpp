@@ -193,11 +193,13 @@ ssize_t read_outlet(Outlet& outlet, char* bytes, std::size_t count) {
 
 bool await_outlet(Outlet& outlet) {
   int descriptor = outlet.descriptor.get();
+  bool waits = outlet.waits;
   if (outlet.leads == Outlet::Leads::to_cell && outlet.cell_stream == Stream::in) {
     show_question(*outlet.instance);
     descriptor = outlet.instance->services().input();
+    waits = descriptor >= 0 && may_wait(descriptor);
   }
-  return descriptor < 0 || !may_wait(descriptor) || await_descriptor(*outlet.instance, descriptor, POLLIN);
+  return !waits || await_descriptor(*outlet.instance, descriptor, POLLIN);
 }
 
 void show_outlet(Outlet& outlet) {
@@ -207,6 +209,7 @@ void show_outlet(Outlet& outlet) {
 }
 
 void redirect(Outlet& outlet, Outlet::Leads leads, os::GuardedFd descriptor) {
+  outlet.waits = leads == Outlet::Leads::to_file && may_wait(descriptor.get());
   outlet.descriptor = std::move(descriptor);
   outlet.leads = leads;
   if (leads == Outlet::Leads::to_cell) outlet.cell_stream = outlet.stream;

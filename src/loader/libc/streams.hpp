@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cwchar>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -40,6 +41,7 @@ struct Outlet {
   Stream cell_stream = Stream::in;  ///< What of the host it leads to.
   Leads leads = Leads::to_cell;
   os::GuardedFd descriptor;  ///< Where it leads to a file.
+  bool waits = false;        ///< That one is a pipe, socket or terminal.
   int orientation = 0;       ///< fwide()'s.
 };
 
@@ -94,9 +96,12 @@ void show_outlet(Outlet& outlet);
 /// Leads elsewhere from now on; to a file: `descriptor`.
 void redirect(Outlet& outlet, Outlet::Leads leads, os::GuardedFd descriptor = {});
 
+/// A number that is never open: EBADF, and POLLNVAL.
+inline constexpr int no_descriptor = std::numeric_limits<int>::max();
 /// The kernel's number of a descriptor of the program that calls: where the program has redirected 0, 1 or 2 to a file,
-/// that one's. `caller`: the bound function's return address.
+/// that one's; where it has closed it, no_descriptor. `caller`: the bound function's return address.
 int redirected(const void* caller, int descriptor) noexcept;
+int redirected(Instance& instance, int descriptor) noexcept;
 
 /// A further FILE over an outlet. Null with errno as fdopen().
 std::FILE* open_outlet(Outlet& outlet, const char* mode);
@@ -143,6 +148,9 @@ bool write_may_wait(std::FILE* file);
 std::size_t write_in_turn(std::FILE* file, const char* bytes, std::size_t count);
 int put_byte_in_turn(int byte, std::FILE* file);
 int print_in_turn(std::FILE* file, std::optional<int> level, const char* format, va_list arguments);
+/// The same of wide characters, of a file that is no standard stream; all of `text`. False: an error.
+bool wide_may_wait(std::FILE* file);
+bool put_wide_in_turn(std::FILE* file, const wchar_t* text, std::size_t count);
 /// Before fflush() or fclose(): writes what the buffer holds, if that may wait. Returns 0 or EOF as they do.
 [[nodiscard]] int drain_in_turn(std::FILE* file);
 
@@ -167,8 +175,9 @@ void give_up_record_locks(Instance& instance, int descriptor) noexcept;
 /// forbids it.
 int note_new(Instance* instance, int descriptor) noexcept;
 
-/// The same of a call that takes the lowest free number, by which programs that have closed 0, 1 or 2 redirect them.
-int note_lowest(Instance* instance, int descriptor);
+/// The same of a call that takes the lowest free number, `least` or above, by which programs that have closed 0, 1 or 2
+/// redirect them.
+int note_lowest(Instance* instance, int descriptor, int least = 0);
 
 /// Another instance has opened it. Keeps errno.
 bool is_of_another(Instance& instance, int descriptor) noexcept;
@@ -188,6 +197,7 @@ void close_descriptors(Instance& instance) noexcept;
 // The tables that stdio's is made of.
 std::span<const Binding> wide_stdio_bindings();
 std::span<const Binding> descriptors_bindings();
+std::span<const Binding> redirected_bindings();
 std::span<const Binding> input_bindings();
 std::span<const Binding> output_bindings();
 

@@ -192,6 +192,31 @@ TEST_F(Blocking, PiecesOfAPipeAreWaitedFor) {
             0);
 }
 
+TEST_F(Blocking, WideCharactersOfAFileAreWaitedFor) {
+  EXPECT_EQ(run_beside("CHECK(pipe(ends) == 0); FILE* f = fdopen(ends[1], \"w\"); static wchar_t much[100001];"
+                       "wmemset(much, L'x', 100000); CHECK(fputws(much, f) >= 0);"
+                       "for (int i = 0; i < 100000; ++i) CHECK(fputwc(L'y', f) == L'y');"
+                       "CHECK(fwprintf(f, L\"%ls\", much) == 100000); CHECK(fclose(f) == 0);",
+                       [&] {
+                         char drained[4096];
+                         ASSERT_GT(::read(ends_[0], drained, sizeof drained), 0);
+                       },
+                       {"-include", "wchar.h"}),
+            0);
+}
+
+TEST_F(Blocking, ARedirectedOutputIsWaitedFor) {
+  EXPECT_EQ(
+      run_beside("CHECK(pipe(ends) == 0 && dup2(ends[1], 1) == 1); struct iovec two[] = {{text, 1}, {text, 99999}};"
+                 "CHECK(write(1, text, 100000) == 100000 && writev(1, two, 2) == 100000);"
+                 "CHECK(dprintf(1, \"%100000d\", 1) == 100000);",
+                 [&] {
+                   char drained[4096];
+                   ASSERT_GT(::read(ends_[0], drained, sizeof drained), 0);
+                 }),
+      0);
+}
+
 TEST_F(Blocking, PacketsStayWhole) {
   const auto others = [&] {
     char drained[100000];

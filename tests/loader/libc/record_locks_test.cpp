@@ -22,17 +22,23 @@ class RecordLocks : public SideBySide {
     const std::string prologue =
         "#include <fcntl.h>\n#include <sys/file.h>\n"
         "static int fd = -1; static int me; static const char* path;\n"
+        "static int pid_of_other(void) {\n"
+        "  char name[4096]; int pid = 0; snprintf(name, sizeof name, \"%s.%d\", path, 1 - me);\n"
+        "  FILE* file = fopen(name, \"r\"); fscanf(file, \"%d\", &pid); fclose(file); return pid; }\n"
+        "static void tell_pid(void) {\n"
+        "  char name[4096]; snprintf(name, sizeof name, \"%s.%d\", path, me);\n"
+        "  FILE* file = fopen(name, \"w\"); fprintf(file, \"%d\", getpid()); fclose(file); }\n"
         "static int lock(int fd, int command, int type, long start, long length) {\n"
         "  struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};\n"
         "  int result = fcntl(fd, command, &l);\n"
         "  if (command != F_GETLK) { say(\"%d \", result); return result; }\n"
         "  if (l.l_type == F_UNLCK) say(\"free \");\n"
         "  else say(\"%s %ld %ld %d \", l.l_type == F_WRLCK ? \"written\" : \"read\", (long)l.l_start, (long)l.l_len, "
-        "l.l_pid == getppid());\n"
+        "l.l_pid == pid_of_other());\n"
         "  return result; }\n"
         "void body(int n);\n"
         "void step(int n) { if (fd < 0) { me = atoi(getenv(\"ME\")); path = getenv(\"FILE_NAME\"); fd = open(path, "
-        "O_RDWR); "
+        "O_RDWR); tell_pid(); "
         "} body(n); }\n";
     std::vector<Side> sides;
     for (const char* me : {"ME=0", "ME=1"}) sides.push_back({.environment = {me, "FILE_NAME=" + file}});
@@ -63,6 +69,29 @@ TEST_F(RecordLocks, OneInstanceExcludesTheOther) {
                             5, file_of_ten_bytes("a"));
   EXPECT_EQ(said[0], "0 free written 5 0 1 0 0 -1 ");
   EXPECT_EQ(said[1], "-1 1 written 2 3 1 0 0 free ");
+}
+
+TEST_F(RecordLocks, AProcessThatHoldsALockIsToldByItsPid) {
+  const std::string file = file_of_ten_bytes("f");
+  struct flock record {};
+  record.l_type = F_RDLCK;
+  record.l_start = 4;
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::fcntl(descriptor, F_SETLK, &record), 0);
+  const auto said = two_say(R"C(
+    void body(int n) {
+      struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+      if (n == 0) lock(fd, F_SETLK, F_RDLCK, 2 + me, 1);
+      if (n == 1) l.l_len = 4;
+      if (n == 2) l.l_start = 4;
+      if (n != 0) fcntl(fd, F_GETLK, &l);
+      if (n == 1) say("%ld %d ", (long)l.l_start, l.l_pid == pid_of_other());
+      if (n == 2) say("%ld %d", (long)l.l_start, l.l_pid == getppid());
+    })C",
+                            3, file);
+  EXPECT_EQ(said[0], "0 3 1 4 1");
+  EXPECT_EQ(said[1], "0 2 1 4 1");
+  ::close(descriptor);
 }
 
 TEST_F(RecordLocks, ClosingAnyDescriptorOfTheFileGivesThemUp) {

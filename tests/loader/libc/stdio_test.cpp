@@ -208,11 +208,11 @@ TEST_F(StdioTest, StandardStreamsCanBeReopened) {
       int number = 0; char text[20];
       printf("to the host\n");
       if (freopen(argv[1], "w", stdout) != before) return 1;
-      if (fileno(stdout) < 3) return 2;
+      if (fileno(stdout) != 1) return 2;
       printf("to the file\n");
       write(1, "", 0);
       fputs("also\n", before);
-      if (!freopen(argv[2], "r", stdin) || scanf("%d from %s", &number, text) != 2) return 3;
+      if (!freopen(argv[2], "r", stdin) || scanf("%d from %s", &number, text) != 2 || fileno(stdin) != 0) return 3;
       printf("%d %s\n", number, text);
       fflush(stdout);
       write(1, "directly\n", 9);
