@@ -179,6 +179,103 @@ TEST_P(MachineEnd, MainTakesSignalsOfItsThreadsWhereItWaits) {
   for (const std::string& journal : ran.journals) EXPECT_EQ(journal, "handler sem handler sleep handler others");
 }
 
+TEST_P(MachineEnd, TheEndOfAChildIsASignalOfTheProgramThatMadeIt) {
+  if (APLIB_TSAN || APLIB_ASAN) GTEST_SKIP() << needs_plain_waits;
+  const CellsRan ran = run(R"(
+    #include <spawn.h>
+    #include <stdio.h>
+    #include <sys/wait.h>
+    extern char** environ;
+    static volatile int seen, code, status, sender;
+    static void handler(int signal, siginfo_t* info, void* context) {
+      code = info->si_code;
+      status = info->si_status;
+      sender = info->si_pid;
+      ++seen;
+    }
+    static pid_t start_child(char* command) {
+      char* words[] = {"sh", "-c", command, NULL};
+      pid_t child = 0;
+      return posix_spawn(&child, "/bin/sh", NULL, NULL, words, environ) == 0 ? child : -1;
+    }
+    int main(int n, char** a) {
+      struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART};
+      sigset_t children, none;
+      siginfo_t info;
+      int number = 0;
+      begin(a);
+      sigemptyset(&none);
+      sigemptyset(&children);
+      sigaddset(&children, SIGCHLD);
+      sigaction(SIGCHLD, &action, NULL);
+      pid_t child = start_child("exit 7");
+      if (waitpid(child, NULL, 0) != child) return 1;  // the handler has run
+      if (seen != 1 || code != CLD_EXITED || status != 7 || sender != child) return 2;
+      child = start_child("kill -9 $$");
+      while (seen == 1) {}
+      if (seen != 2 || code != CLD_KILLED || status != 9 || sender != child) return 3;
+      if (waitpid(child, &number, 0) != child || !WIFSIGNALED(number) || seen != 2) return 4;
+      sigprocmask(SIG_BLOCK, &children, NULL);
+      child = start_child("exit 8");
+      if (sigsuspend(&none) != -1 || errno != EINTR || seen != 3 || status != 8) return 5;
+      if (waitid(P_PID, child, &info, WEXITED) != 0 || info.si_status != 8) return 6;
+      if (system("exit 9") != 9 << 8 || seen != 3) return 7;
+      if (sigtimedwait(&children, &info, NULL) != SIGCHLD || info.si_status != 9) return 8;
+      child = start_child("true");
+      if (sigwait(&children, &number) != 0 || number != SIGCHLD || wait(NULL) != child) return 9;
+      sigprocmask(SIG_UNBLOCK, &children, NULL);
+      if (pclose(popen("exit 3", "r")) != 3 << 8 || seen != 4 || status != 3) return 10;
+      signal(SIGCHLD, SIG_IGN);
+      if (start_child("true") < 0 || wait(NULL) != -1 || errno != ECHILD || seen != 4) return 11;
+      signal(SIGCHLD, SIG_DFL);
+      child = start_child("true");
+      return wait(NULL) == child && seen == 4 ? 0 : 12;
+    })");
+  EXPECT_EQ(ran.report.exit_status, 0);
+  for (const std::string& warning : ran.warnings) ADD_FAILURE() << warning;
+}
+
+TEST_P(MachineEnd, ASignalfdHasTheSignalsOfItsProgram) {
+  if (APLIB_TSAN || APLIB_ASAN) GTEST_SKIP() << needs_plain_waits;
+  const CellsRan ran = run(R"(
+    #include <fcntl.h>
+    #include <poll.h>
+    #include <sys/signalfd.h>
+    #include <sys/time.h>
+    #include <sys/wait.h>
+    static int file;
+    static struct signalfd_siginfo some[4];
+    static int next(int signal) { return read(file, some, sizeof some) == sizeof some[0] && some[0].ssi_signo == signal; }
+    int main(int n, char** a) {
+      const struct itimerval soon = {{0, 0}, {0, 2000}};
+      const union sigval value = {.sival_int = 77};
+      sigset_t all;
+      struct pollfd one = {0, POLLIN, 0};
+      begin(a);
+      sigfillset(&all);
+      sigprocmask(SIG_BLOCK, &all, NULL);
+      raise(SIGUSR1);
+      one.fd = file = signalfd(-1, &all, SFD_CLOEXEC);
+      if (file < 0 || poll(&one, 1, -1) != 1 || !next(SIGUSR1) || some[0].ssi_pid != getpid()) return 1;
+      if (poll(&one, 1, 0) != 0) return 2;
+      kill(getpid(), SIGUSR2);
+      kill(getpid(), SIGUSR2);
+      if (!next(SIGUSR2) || poll(&one, 1, 0) != 0) return 3;
+      sigqueue(getpid(), SIGRTMIN, value);
+      sigqueue(getpid(), SIGRTMIN, value);
+      if (read(file, some, sizeof some) != 2 * sizeof some[0] || some[1].ssi_int != 77) return 4;
+      setitimer(ITIMER_REAL, &soon, NULL);
+      if (!next(SIGALRM)) return 5;
+      if (system("exit 6") != 6 << 8 || !next(SIGCHLD) || some[0].ssi_status != 6) return 6;
+      sigdelset(&all, SIGUSR1);
+      if (signalfd(file, &all, 0) != file || raise(SIGUSR1) != 0 || poll(&one, 1, 0) != 0) return 7;
+      if (fcntl(file, F_SETFL, O_NONBLOCK) != 0 || read(file, some, sizeof some) != -1 || errno != EAGAIN) return 8;
+      return signalfd(1, &all, 0) == -1 && errno == EINVAL ? 0 : 9;
+    })");
+  EXPECT_EQ(ran.report.exit_status, 0);
+  for (const std::string& warning : ran.warnings) ADD_FAILURE() << warning;
+}
+
 constexpr const char* waiting_thread = R"(
     #include <fcntl.h>
     #include <poll.h>

@@ -103,13 +103,13 @@ Waited sleep_alone(nanoseconds duration) {
 Waited sleep_in_turn(Instance& instance, nanoseconds duration) {
   if (on_program_thread() && duration.count() > 0 && !next_timer(instance)) return sleep_alone(duration);
   const unsigned long delivered = handlers_run(EndedBy::all);
-  constexpr nanoseconds nap_beside_threads = milliseconds(20);  // they may send signals
-  const bool has_threads = std::atomic_ref(instance.libc().threads.part).load() != nullptr;
+  constexpr nanoseconds nap_beside_others = milliseconds(20);
+  const bool has_others = may_be_signalled(instance);
   const WaitClock::time_point end =
-      next_timer(instance) || has_threads ? WaitClock::now() + duration : WaitClock::time_point{};
+      next_timer(instance) || has_others ? WaitClock::now() + duration : WaitClock::time_point{};
   while (true) {
     const auto timer = next_timer(instance);
-    nanoseconds nap = has_threads ? std::min(duration, nap_beside_threads) : duration;
+    nanoseconds nap = has_others ? std::min(duration, nap_beside_others) : duration;
     if (timer && *timer < end) nap = std::max<nanoseconds>(*timer - WaitClock::now(), microseconds(1));
     if (nap.count() > 0) {
       instance.services().sleep(nap);

@@ -16,7 +16,6 @@
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
@@ -313,7 +312,6 @@ std::span<const Binding> opened_bindings() {
       opens<::epoll_create1>("epoll_create1"),
       opens<::eventfd>("eventfd"),
       opens<::timerfd_create>("timerfd_create"),
-      opens<::signalfd>("signalfd"),
       opens<::inotify_init>("inotify_init"),
       opens<::inotify_init1>("inotify_init1"),
       opens<::posix_openpt>("posix_openpt"),

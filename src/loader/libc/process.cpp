@@ -6,15 +6,21 @@
 // Children that a program starts: system, popen, posix_spawn. They see the instance's environment, working directory,
 // umask, standard streams and blocked signals; other descriptors are the process's. Other tasks run while a program
 // waits for a child.
+//
+// SIGCHLD. The kernel would send it to the process. A thread of ours looks for ends, and leaves the signal with the
+// program whose child it was. What a program waits for it may see first: then that call leaves it.
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -26,14 +32,17 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/os/descriptor.hpp"
+#include "base/os/thread.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/signals.hpp"
 #include "loader/libc/state.hpp"
 #include "loader/libc/streams.hpp"
+#include "loader/libc/waiting.hpp"
 
 namespace aplib::loader::libc {
 
@@ -147,6 +156,11 @@ std::span<const Binding> process_bindings() {
 // ---------------------------------------------------------------- children
 
 struct ProcessPrivate {
+  ProcessPrivate() = default;
+  ~ProcessPrivate();
+  ProcessPrivate(const ProcessPrivate&) = delete;
+  ProcessPrivate& operator=(const ProcessPrivate&) = delete;
+
   struct Pipe {
     std::FILE* stream;
     pid_t child;
@@ -154,9 +168,109 @@ struct ProcessPrivate {
   std::mutex mutex;
   std::vector<Pipe> pipes;      // popen's
   std::vector<pid_t> children;  // posix_spawn's: what wait() waits for
+  std::atomic<int> watched{0};  // of all
 };
 
 namespace {
+
+/// The children of all instances that have not ended, as far as is known.
+class ChildWatch {
+ public:
+  /// `waits`: the program itself waits for it.
+  void add(Instance& instance, pid_t child, bool waits) {
+    os::GuardedFd handle(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+    const std::lock_guard lock(mutex_);
+    std::erase_if(children_, [child](const Child& each) { return each.pid == child && drop(each); });  // an old one
+    children_.push_back({&instance, child, std::move(handle), waits});
+    ++shared_part(instance.libc().process).watched;
+    if (!runs_) {
+      const WithoutProgramContext without;
+      os::guard_descriptor(changed_.get());
+      os::quiet_thread("aplib-children", [this] { run(); }).detach();
+      runs_ = true;
+    }
+    changed_.signal();
+  }
+  void forget(const ProcessPrivate& part) noexcept {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(children_, [&part](const Child& each) { return each.instance->libc().process.part == &part; });
+  }
+  /// `found` is what wait() told of its end. Only the first call for a child tells the program.
+  void tell(const siginfo_t& found) {
+    const std::lock_guard lock(mutex_);
+    const auto child = std::ranges::find(children_, found.si_pid, &Child::pid);
+    if (child == children_.end()) return;
+    Instance& instance = *child->instance;
+    sigval status{};
+    status.sival_int = found.si_status;  // they lie at one place
+    if (post_signal(instance, SIGCHLD, found.si_code, status, found.si_pid)) remind_of_signals(instance);
+    drop(*child);
+    children_.erase(child);
+  }
+
+ private:
+  struct Child {
+    Instance* instance;
+    pid_t pid;
+    os::GuardedFd handle;  // none: it is gone, and whoever has waited for it will tell
+    bool waits;
+  };
+
+  static bool drop(const Child& child) noexcept {
+    --child.instance->libc().process.part->watched;
+    return true;
+  }
+  /// The next child that has ended; si_pid is 0: none.
+  siginfo_t find_end() {
+    const std::lock_guard lock(mutex_);
+    for (Child& child : children_) {
+      siginfo_t found{};
+      const bool is_lost =
+          child.handle && ::waitid(P_PID, static_cast<id_t>(child.pid), &found, WEXITED | WNOHANG | WNOWAIT) != 0;
+      if (is_lost) child.handle = os::GuardedFd();
+      if (found.si_pid == 0) continue;
+      if (child.waits && disowns_children(*child.instance))
+        ::waitid(P_PID, static_cast<id_t>(child.pid), nullptr, WEXITED);
+      return found;
+    }
+    return {};
+  }
+  [[noreturn]] void run() {
+    while (true) {
+      for (siginfo_t found = find_end(); found.si_pid != 0; found = find_end()) tell(found);
+      std::vector<pollfd> polled{{changed_.get(), POLLIN, 0}};
+      {
+        const std::lock_guard lock(mutex_);
+        for (const Child& child : children_) {
+          if (child.handle) polled.push_back({child.handle.get(), POLLIN, 0});
+        }
+      }
+      ::poll(polled.data(), polled.size(), -1);
+      changed_.clear();
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<Child> children_;
+  os::EventFd changed_;
+  bool runs_ = false;
+};
+
+ChildWatch& child_watch() {
+  static auto* const watch = new ChildWatch;  // never destroyed: its thread may run to the end
+  return *watch;
+}
+
+/// What wait() has told of a child, for the program's handler of SIGCHLD, which runs before the call returns.
+void tell_end(Instance& instance, pid_t child, int status) {
+  if (!WIFEXITED(status) && !WIFSIGNALED(status)) return;
+  siginfo_t found{};
+  found.si_pid = child;
+  found.si_code = WIFEXITED(status) ? CLD_EXITED : WCOREDUMP(status) ? CLD_DUMPED : CLD_KILLED;
+  found.si_status = WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status);
+  child_watch().tell(found);
+  deliver_pending_signals(instance);
+}
 
 /// What the child begins with besides files. The machine's threads block the signals that end it, for themselves; a
 /// child blocks what the program does.
@@ -289,15 +403,20 @@ pid_t look_for_any(Instance& instance, pid_t group, int& status, int options, ru
 }
 
 // waitpid() while other tasks run. Of all children, or those of a group, it sees those of the instance.
-pid_t wait_for(Instance& instance, pid_t child, int* status, int options, rusage* usage) {
+// `own`: the program made it by a call that waits for it, and gets its status whatever it does with SIGCHLD.
+pid_t wait_for(Instance& instance, pid_t child, int* status, int options, rusage* usage, bool own = false) {
   using namespace std::chrono_literals;
   std::chrono::nanoseconds pause = 50us;
   for (;;) {
     int found_status = 0;
     const pid_t found = child <= 0 ? look_for_any(instance, child < -1 ? -child : 0, found_status, options, usage)
                                    : look_for(child, found_status, options, usage);
-    if (found > 0 && status != nullptr) *status = found_status;
-    if (found > 0) return found;
+    if (found > 0) {
+      if (status != nullptr) *status = found_status;
+      tell_end(instance, found, found_status);
+      if (!own && disowns_children(instance)) continue;  // the system would have taken it away
+      return found;
+    }
     if (found < 0 && found != -EINTR) return failed(-found);
     if ((options & WNOHANG) != 0) return 0;
     instance.services().sleep(pause);
@@ -308,7 +427,7 @@ pid_t wait_for(Instance& instance, pid_t child, int* status, int options, rusage
 // What system() and pclose() return.
 int status_of(Instance& instance, pid_t child) {
   int status = 0;
-  return wait_for(instance, child, &status, 0, nullptr) < 0 ? -1 : status;
+  return wait_for(instance, child, &status, 0, nullptr, true) < 0 ? -1 : status;
 }
 
 int own_system(Instance& instance, const char* command) {
@@ -320,6 +439,7 @@ int own_system(Instance& instance, const char* command) {
     errno = error;
     return error == ENOENT ? 127 << 8 : -1;
   }
+  child_watch().add(instance, child, false);
   return status_of(instance, child);
 }
 
@@ -348,6 +468,7 @@ std::FILE* own_popen(Instance& instance, const char* command, const char* mode) 
     errno = error;
     return nullptr;
   }
+  child_watch().add(instance, child, false);
   ProcessPrivate& own = shared_part(instance.libc().process);
   const std::lock_guard lock(own.mutex);
   std::erase_if(own.pipes, [stream](const ProcessPrivate::Pipe& each) { return each.stream == stream; });  // fclose()d
@@ -378,6 +499,7 @@ int own_pclose(Instance& instance, std::FILE* stream) {
 // Notes a child that was spawned with `error` 0.
 int spawned(Instance& instance, int error, pid_t child) {
   if (error != 0) return error;
+  child_watch().add(instance, child, true);
   ProcessPrivate& own = shared_part(instance.libc().process);
   const std::lock_guard lock(own.mutex);
   std::erase(own.children, child);  // an old one of that number was waited for by other means
@@ -462,6 +584,9 @@ int own_waitid(Instance& instance, idtype_t kind, id_t id, siginfo_t* info, int 
     if (error != 0 && error != EINTR) return failed(error);
     if (found.si_pid != 0 || (options & WNOHANG) != 0) {
       if (info != nullptr) *info = found;
+      const bool ended = found.si_code == CLD_EXITED || found.si_code == CLD_KILLED || found.si_code == CLD_DUMPED;
+      if (ended && found.si_pid != 0) child_watch().tell(found);
+      deliver_pending_signals(instance);
       return 0;
     }
     instance.services().sleep(pause);
@@ -478,6 +603,14 @@ pid_t own_wait4(Instance& instance, pid_t child, int* status, int options, rusag
 }
 
 }  // namespace
+
+ProcessPrivate::~ProcessPrivate() { child_watch().forget(*this); }
+
+bool may_be_signalled(Instance& instance) noexcept {
+  if (std::atomic_ref(instance.libc().threads.part).load() != nullptr) return true;
+  const ProcessPrivate* const own = std::atomic_ref(instance.libc().process.part).load();
+  return own != nullptr && own->watched.load() != 0;
+}
 
 std::span<const Binding> children_bindings() {
   static const std::array table{

@@ -10,9 +10,13 @@
 // that unblocks it.
 #include "loader/libc/signals.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -22,6 +26,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <ctime>
 #include <deque>
 #include <map>
@@ -30,13 +35,16 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "arch/system.hpp"
+#include "base/os/descriptor.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
 #include "loader/libc/state.hpp"
+#include "loader/libc/streams.hpp"
 #include "loader/libc/waiting.hpp"
 
 namespace aplib::loader::libc {
@@ -56,6 +64,15 @@ struct Sent {
 }  // namespace
 
 struct SignalTable {
+  /// A signalfd: a pipe into which its signals are written when they come.
+  struct File {
+    os::GuardedFd in;
+    ino_t inode;
+    sigset_t signals;
+    pid_t owner;
+    std::deque<int> unread;
+  };
+  std::vector<File> files;
   std::array<std::unique_ptr<Action>, NSIG> actions;  // none: the default
   std::map<const TaskContext*, sigset_t> blocked;     // only of flows that ever blocked any
   std::deque<Sent> pending;
@@ -200,8 +217,37 @@ void deliver_pending(Instance& instance, void* interrupted = nullptr) {
     act(instance, *sent, interrupted);
 }
 
+/// False: the program has closed it, it is full, or it is for other signals.
+bool write_to(SignalTable::File& file, const Sent& sent) {
+  if (sigismember(&file.signals, sent.signal) != 1) return false;
+  signalfd_siginfo info{};
+  int unread = 0;
+  pollfd room{file.in.get(), POLLOUT, 0};
+  if (::ioctl(file.in.get(), FIONREAD, &unread) != 0 || ::poll(&room, 1, 0) != 1 || room.revents != POLLOUT)
+    return false;
+  while (file.unread.size() * sizeof info > static_cast<std::size_t>(unread)) file.unread.pop_front();
+  if (sent.signal < SIGRTMIN && std::ranges::find(file.unread, sent.signal) != file.unread.end()) return true;
+  info.ssi_signo = static_cast<std::uint32_t>(sent.signal);
+  info.ssi_code = sent.code;
+  info.ssi_pid = static_cast<std::uint32_t>(sent.sender != 0 ? sent.sender : file.owner);
+  info.ssi_uid = getuid();
+  info.ssi_status = info.ssi_int = sent.value.sival_int;
+  info.ssi_ptr = reinterpret_cast<std::uintptr_t>(sent.value.sival_ptr);
+  if (::write(file.in.get(), &info, sizeof info) != sizeof info) return false;
+  file.unread.push_back(sent.signal);
+  return true;
+}
+
+bool write_to_files(SignalTable& table, const Sent& sent) {
+  const bool blocked = std::ranges::any_of(table.blocked, [&sent](const auto& each) {
+    return (sent.to == nullptr || sent.to == each.first) && sigismember(&each.second, sent.signal) == 1;
+  });
+  return blocked && std::ranges::any_of(table.files, [&sent](SignalTable::File& file) { return write_to(file, sent); });
+}
+
 /// Of the real-time ones all are kept, of the others one.
 void post(SignalTable& table, const Sent& sent) {
+  if (!table.files.empty() && write_to_files(table, sent)) return;
   const bool is_there = sent.signal < SIGRTMIN && std::ranges::any_of(table.pending, [&sent](const Sent& each) {
                           return each.signal == sent.signal && each.to == sent.to;
                         });
@@ -315,7 +361,7 @@ bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void*
   return arch::call_on_interrupted_stack(signal, info, context, run_pending_handlers, stack_low);
 }
 
-bool post_signal(Instance& instance, int signal, int code, sigval value) {
+bool post_signal(Instance& instance, int signal, int code, sigval value, pid_t sender) {
   {
     const std::lock_guard lock(tables_mutex);
     SignalTable& table = instance.libc().signals.get();
@@ -323,13 +369,21 @@ bool post_signal(Instance& instance, int signal, int code, sigval value) {
     const bool blocked = std::ranges::any_of(
         table.blocked, [signal](const auto& each) { return sigismember(&each.second, signal) == 1; });
     if (blocked || (action != nullptr && has_handler(*action))) {
-      post(table, {signal, code, value});
+      post(table, {signal, code, value, sender});
       return true;
     }
     if (action != nullptr && action->sa_handler == SIG_IGN) return false;
   }
   default_action(instance, signal);
   return false;
+}
+
+bool disowns_children(Instance& instance) noexcept {
+  const std::lock_guard lock(tables_mutex);
+  const SignalTable* const table = instance.libc().signals.part;
+  const Action* const action = table != nullptr ? table->find(SIGCHLD) : nullptr;
+  if (action == nullptr) return false;
+  return (action->sa_flags & SA_NOCLDWAIT) != 0 || (!has_handler(*action) && action->sa_handler == SIG_IGN);
 }
 
 void note_sample(Instance& instance, int signal, int code, sigval value) {
@@ -605,6 +659,47 @@ int bound_siginterrupt(int signal, int flag) {
   return action_of(instance, signal, &action, nullptr);
 }
 
+void take_into_files(SignalTable& table) {
+  std::erase_if(table.pending, [&table](const Sent& sent) { return write_to_files(table, sent); });
+}
+
+int bound_signalfd(int descriptor, const sigset_t* signals, int flags) {
+  Instance* const instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::signalfd(descriptor, signals, flags);
+  const pid_t owner = pid_of(*instance);
+  struct stat64 status {};
+  if (descriptor != -1) {
+    if (::fstat64(redirected(*instance, descriptor), &status) != 0) return -1;
+    const std::lock_guard lock(tables_mutex);
+    SignalTable& table = instance->libc().signals.get();
+    const auto file = std::ranges::find(table.files, status.st_ino, &SignalTable::File::inode);
+    if (file == table.files.end()) return failed(EINVAL);
+    file->signals = *signals;
+    take_into_files(table);
+    return descriptor;
+  }
+  int ends[2] = {-1, -1};
+  if ((flags & ~(SFD_CLOEXEC | SFD_NONBLOCK)) != 0) return failed(EINVAL);
+  if (::pipe2(ends, flags) != 0) return -1;
+  os::GuardedFd in(::fcntl(ends[1], F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  ::close(ends[1]);
+  if (!in || ::fcntl(in.get(), F_SETFL, O_NONBLOCK) != 0 || ::fstat64(in.get(), &status) != 0) {
+    ::close(ends[0]);
+    return failed(EMFILE);
+  }
+  {
+    const std::lock_guard lock(tables_mutex);
+    SignalTable& table = instance->libc().signals.get();
+    std::erase_if(table.files, [](const SignalTable::File& file) {  // those that the program has closed
+      pollfd room{file.in.get(), POLLOUT, 0};
+      return ::poll(&room, 1, 0) == 1 && (room.revents & POLLERR) != 0;
+    });
+    table.files.push_back({std::move(in), status.st_ino, *signals, owner, {}});
+    take_into_files(table);
+  }
+  return note_lowest(instance, ends[0]);
+}
+
 // A task's signals are taken on the processor's signal stack and handed over to its own.
 int bound_sigaltstack(const stack_t*, stack_t* old) {
   if (old != nullptr) {
@@ -633,6 +728,7 @@ std::span<const Binding> signals_bindings() {
       Binding::of("pthread_sigqueue", bound_pthread_sigqueue),
       Binding::of("siginterrupt", bound_siginterrupt),
       Binding::of("sigaltstack", bound_sigaltstack),
+      Binding::of("signalfd", bound_signalfd),
   };
   return table;
 }
@@ -649,12 +745,12 @@ using Clock = std::chrono::steady_clock;
 template <class Arrived>
 bool wait_until(Instance& instance, const char* function, std::optional<Clock::time_point> deadline, Arrived arrived) {
   if (arrived()) return true;
-  const bool has_threads = std::atomic_ref(instance.libc().threads.part).load() != nullptr;
-  if (!deadline && !next_timer(instance) && !has_threads) {
-    instance.services().warn(
-        fmt::format("{}() waits for a signal that only another task or thread of the program can send (raise, or kill "
-                    "of its own process): signals from outside go to the machine",
-                    function));
+  if (!deadline && !next_timer(instance) && !may_be_signalled(instance)) {
+    if (arrived()) return true;  // from a child that has just ended
+    instance.services().warn(fmt::format(
+        "{}() waits for a signal that only another task, thread or child of the program can send (raise, or "
+        "kill of its own process): signals from outside go to the machine",
+        function));
   }
   // There is nothing that could wake it: raise() of another flow leaves only a mark.
   constexpr auto first_look = std::chrono::microseconds(50);
@@ -743,8 +839,6 @@ int bound_sigtimedwait(Instance& instance, const sigset_t* set, siginfo_t* info,
 
 // X/Open's older words for the same.
 
-using Handler = void (*)(int);
-
 int change_one(Instance* instance, int how, int signal) {
   sigset_t one;
   sigemptyset(&one);
@@ -757,11 +851,7 @@ int bound_sighold(int signal) { return change_one(calling(__builtin_return_addre
 int bound_sigrelse(int signal) { return change_one(calling(__builtin_return_address(0)), SIG_UNBLOCK, signal); }
 
 int bound_sigignore(int signal) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return failed(EINVAL);
-  struct sigaction action {};
-  action.sa_handler = SIG_IGN;
-  return change_action(*instance, signal, &action, nullptr);
+  return set_handler(calling(__builtin_return_address(0)), signal, SIG_IGN, 0) == SIG_ERR ? -1 : 0;
 }
 
 Handler bound_sigset(int signal, Handler handler) {

@@ -3,6 +3,8 @@
 // and its relatives, and faults of its own instructions.
 #pragma once
 
+#include <sys/types.h>
+
 #include <csignal>
 #include <optional>
 
@@ -39,11 +41,15 @@ inline constexpr int interrupt_signal = SIGURG;
 bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void* context,
                      const char* stack_low) noexcept;
 
-/// A signal has come for the program from one of its timers. False: it ignores it. Without a handler it ends the
-/// machine; that unwinds or jumps. Call from: any thread.
-bool post_signal(Instance& instance, int signal, int code, sigval value);
+/// A signal has come for the program from one of its timers, or of a child's end. `sender`: 0: itself. False: it
+/// ignores it. Without a handler it ends the machine; that unwinds or jumps. Call from: any thread.
+bool post_signal(Instance& instance, int signal, int code, sigval value, pid_t sender = 0);
 /// The same at the next interrupt_signal to a thread that runs the program.
 void note_sample(Instance& instance, int signal, int code, sigval value);
+/// The program has said that nobody waits for its children. Call from: any thread.
+bool disowns_children(Instance& instance) noexcept;
+/// Others than its timers may send it some: its threads, and the ends of its children.
+bool may_be_signalled(Instance& instance) noexcept;
 /// Some have come and have not been delivered. Call from: any thread.
 bool has_pending_signals(Instance& instance) noexcept;
 /// Nothing has come for a thread that the program has made; else whether what it waits for is to go on afterwards. Call
