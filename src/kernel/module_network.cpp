@@ -615,17 +615,18 @@ void ProgressThread::sleep_until_stirred(std::uint64_t quiet_word) {
   network_.progress().asleep.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
 }
 
-/// Whoever leaves a frame behind ends a long pause; rarely, when it learns of the pause too late, it does not.
-void ProgressThread::pause(std::chrono::milliseconds time) {
+/// Whoever leaves a frame behind ends a long pause; rarely, when it learns of the pause too late, it does not. Returns
+/// whether somebody has.
+bool ProgressThread::pause(std::chrono::milliseconds time) {
   if (time == tick_time) {
     os::futex_wait(tick_, 0, time);
-    return;
+    return false;
   }
   network_.progress().dozes.store(1, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // own word before the looks; pairs with wake_progress()
   if (!closing_.load(std::memory_order_seq_cst) && !network_.status_due())
     os::futex_wait(network_.progress().dozes, 1, time);
-  network_.progress().dozes.store(0, std::memory_order_relaxed);  // relaxed: a waker in between wakes nobody
+  return network_.progress().dozes.exchange(0, std::memory_order_relaxed) == 0;  // relaxed: a waker now wakes nobody
 }
 
 void ProgressThread::run() {
@@ -633,6 +634,7 @@ void ProgressThread::run() {
   auto time = tick_time;
   std::uint32_t ticks = 0;
   bool told = false;
+  bool frames_left = false;  // by who does not wait, now and then
   while (!closing_.load(std::memory_order_acquire)) {
     if (network_.status_due()) {  // collected for a tick
       os::futex_wait(tick_, 0, tick_time);
@@ -640,7 +642,8 @@ void ProgressThread::run() {
     }
     const std::uint64_t word = domain_.sleepers.load(std::memory_order_acquire);
     const bool all_asleep = network_.all_asleep();
-    if (!all_asleep || word != quiet_word) {
+    const bool stands_still = word == quiet_word;
+    if (!all_asleep || !stands_still) {
       ticks = 0;
       told = false;
     }
@@ -652,17 +655,19 @@ void ProgressThread::run() {
       network_.counts().write(note);
       supervisor_.send_note(note.bytes());
     }
-    if (network_.someone_waits() && (!all_asleep || told) && !network_.is_short_of_memory()) {
+    // Where processors sleep and wake all the time, to be stirred each time would cost more than to look now and then.
+    if (network_.someone_waits() && (told || (!all_asleep && stands_still)) && !network_.is_short_of_memory()) {
       sleep_until_stirred(word);
       continue;
     }
-    if (all_asleep || network_.is_short_of_memory()) time = tick_time;
+    if ((all_asleep && stands_still) || network_.is_short_of_memory()) time = tick_time;
     const std::uint64_t polls = network_.polls();
-    pause(time);
+    const bool called = pause(time);
+    frames_left = called || (frames_left && network_.holds_back.load(std::memory_order_relaxed));  // relaxed: a hint
     const auto longer = std::min(2 * time, pause_max);
     if (network_.polls() != polls || network_.someone_waits()) {
       if (network_.is_short_of_memory()) network_.poll();
-      time = network_.holds_back.load(std::memory_order_relaxed) ? tick_time : longer;  // relaxed: a hint
+      time = frames_left ? tick_time : longer;
       network_.flush();
       continue;
     }

@@ -255,7 +255,7 @@ class ProgressThread {
  private:
   void run();
   void sleep_until_stirred(std::uint64_t quiet_word);
-  void pause(std::chrono::milliseconds time);
+  bool pause(std::chrono::milliseconds time);
 
   Domain& domain_;
   ModuleNetwork& network_;

@@ -140,6 +140,16 @@ TEST_F(MpiProgram, RanksThatMoveHoldWhatTheyHaveLocked) {
     EXPECT_EQ(output(std::string("timeout 60 aprun ") + options + " -n 8 ./holds"), "No Errors\n") << options;
 }
 
+// It would take the core from a rank each time.
+TEST_F(MpiProgram, RanksThatWaitAllTheTimeDoNotStirTheProgressThread) {
+  EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/progress.c -o progress"), "");
+  for (const char* const poll_time : {"0", "20us"}) {
+    EXPECT_EQ(output(std::string("timeout 60 aprun --processes --poll-time ") + poll_time + " -n 8 ./progress"),
+              "seldom\n")
+        << poll_time;
+  }
+}
+
 TEST_F(MpiProgram, EachRankHasItsOwnTimers) {
   EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/timers.c -o timers"), "");
   for (const char* const threads : {"1", "per-cell"}) {
