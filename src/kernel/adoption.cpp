@@ -7,10 +7,14 @@
 //
 // The machine lasts as long as the process. Its failure ends the process.
 //
+// A program that apcc has made is loaded by a cell of its own in such a process. If it needs the process for itself,
+// because it forks, aprun, which it is started by, lends it its own instead.
+//
 // A process that a launcher keeps for a cell (aprun --processes) becomes that cell of the launcher's machine. It leaves
 // the machine at MPI_Finalize, or at the latest when it exits.
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -20,6 +24,9 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -32,6 +39,8 @@
 #include "kernel/process.hpp"
 #include "kernel/process_run.hpp"
 #include "kernel/program_threads.hpp"
+#include "kernel/programs.hpp"
+#include "loader/program.hpp"
 #include "task/stack.hpp"
 #include "task/switch.hpp"
 
@@ -184,6 +193,18 @@ bool is_adopted(const TaskControl& task) noexcept { return adoption != nullptr &
 
 Cell* adopted_cell() noexcept {
   return cell_of_process.load(std::memory_order_acquire);  // acquire: its making
+}
+
+std::string run_as_this_process(const std::string& file, std::span<char* const> arguments) {
+  const std::optional<std::uint64_t> entries = loader::entries_of(file);
+  if (!entries) return file + " was not made by apcc";
+  void* const image = ::dlopen(std::filesystem::absolute(file).c_str(), RTLD_NOW | RTLD_GLOBAL);
+  link_map* map = nullptr;
+  if (image == nullptr || ::dlinfo(image, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) return ::dlerror();
+  using Main = int(int argc, char* const* argv, char** environment);
+  Main* const main = *reinterpret_cast<Main* const*>(map->l_addr + *entries);  // the first word
+  if (main == nullptr) return file + " has no main()";
+  std::exit(main(static_cast<int>(arguments.size()), arguments.data(), environ));
 }
 
 void api::leave_machine(const char* call) {

@@ -117,7 +117,13 @@ struct ProgramSummary {
 // What its file tells of a program: src/loader/program.hpp.
 [[nodiscard]] APLIB_API bool calls_mpi(const std::string& file);
 [[nodiscard]] APLIB_API bool starts_others(const std::string& file);
+[[nodiscard]] APLIB_API bool needs_process(const std::string& file);
 [[nodiscard]] APLIB_API bool finds_our_mpi(const std::string& file);
+
+/// Runs the program, which apcc has made, as this process, as the system's dynamic linker would, and ends with it; no
+/// cell loads it. `arguments`: argv, as of main(). Call from: the start of main(), where nothing else runs. Returns
+/// only if it cannot: why.
+[[nodiscard]] APLIB_API std::string run_as_this_process(const std::string& file, std::span<char* const> arguments);
 
 namespace api {
 /// Host program: loads `file` and starts it on all cells as task `task`, with these arguments (argv[0] first).

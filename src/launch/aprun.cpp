@@ -19,6 +19,7 @@
 #include <new>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -833,6 +834,12 @@ extern "C" const char* __tsan_default_options() { return "report_thread_leaks=0"
 
 int main(int argc, char** argv) {
   using namespace aplib::launch;
+  const std::span<char*> words(argv, static_cast<std::size_t>(argc));
+  if (argc > 3 && std::string_view(words[1]) == "--direct" && std::getenv(aplib::join_variable) != nullptr &&
+      aplib::needs_process(words[2])) {
+    tell_user(words[3], aplib::run_as_this_process(words[2], words.subspan(3)));
+    return static_cast<int>(aplib::ExitStatus::program_failed);
+  }
   // It executes this program again, which a launcher of nodes saves itself. Reading what mpiexec is asked for has
   // effects, so it is read once.
   const bool is_mpiexec = !mpiexec_name(argc > 0 ? argv[0] : "").empty();

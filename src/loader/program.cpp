@@ -22,6 +22,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "aplib/error.hpp"
 #include "arch/elf.hpp"
@@ -645,15 +646,40 @@ bool calls_mpi(const std::string& path) {
   return file != nullptr && calls_mpi(*file);
 }
 
-bool starts_others(const std::string& path) {
-  constexpr std::array<std::string_view, 13> functions{"fork",   "vfork",  "_Fork",  "forkpty", "daemon",
-                                                       "execve", "execv",  "execvp", "execvpe", "execl",
-                                                       "execlp", "execle", "fexecve"};
-  const auto file = open_or_null(path);
-  if (file == nullptr || !file->is_executable() || is_made_by_apcc(*file)) return false;
-  return std::ranges::any_of(file->symbols(), [&](const Symbol& symbol) {
+namespace {
+
+constexpr std::array<std::string_view, 13> starting_others{"fork",   "vfork",  "_Fork",  "forkpty", "daemon",
+                                                           "execve", "execv",  "execvp", "execvpe", "execl",
+                                                           "execlp", "execle", "fexecve"};
+constexpr std::array<std::string_view, 15> changing_process{
+    "clone",     "setrlimit", "setrlimit64", "prlimit",  "prlimit64", "setuid",    "seteuid", "setreuid",
+    "setresuid", "setgid",    "setegid",     "setregid", "setresgid", "setgroups", "chroot"};
+
+bool imports_some(const ElfFile& file, std::span<const std::string_view> functions) {
+  return std::ranges::any_of(file.symbols(), [functions](const Symbol& symbol) {
     return !symbol.defined && std::ranges::find(functions, symbol.name) != functions.end();
   });
+}
+
+}  // namespace
+
+bool starts_others(const std::string& path) {
+  const auto file = open_or_null(path);
+  return file != nullptr && file->is_executable() && !is_made_by_apcc(*file) && imports_some(*file, starting_others);
+}
+
+bool needs_process(const std::string& path) {
+  const auto file = open_or_null(path);
+  if (file == nullptr || !is_made_by_apcc(*file)) return false;
+  const std::vector<std::string_view>& names = file->needed();
+  return std::ranges::any_of(names, is_of_mpi) &&
+         std::ranges::none_of(names, [](std::string_view name) { return matches("libaplib.so*", name); }) &&
+         (imports_some(*file, starting_others) || imports_some(*file, changing_process));
+}
+
+std::optional<std::uint64_t> entries_of(const std::string& path) {
+  const auto file = open_or_null(path);
+  return file != nullptr ? find_table(*file) : std::nullopt;
 }
 
 bool finds_our_mpi(const std::string& path) {

@@ -140,6 +140,14 @@ TEST_F(MpiProgram, RanksThatMoveHoldWhatTheyHaveLocked) {
     EXPECT_EQ(output(std::string("timeout 60 aprun ") + options + " -n 8 ./holds"), "No Errors\n") << options;
 }
 
+TEST_F(MpiProgram, ProcessesOfProgramsThatForkHaveThemForThemselves) {
+  EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/forks.c -o forks"), "");
+  EXPECT_EQ(output("timeout 60 mpiexec --processes -n 3 ./forks 'a word'"), "No Errors\n");
+  int status = 0;
+  const std::string text = output("timeout 60 mpiexec -n 3 ./forks 'a word' 2>&1", &status);
+  EXPECT_NE(text.find("or run this one with --processes"), std::string::npos) << text;
+}
+
 // It would take the core from a rank each time.
 TEST_F(MpiProgram, RanksThatWaitAllTheTimeDoNotStirTheProgressThread) {
   EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/progress.c -o progress"), "");

@@ -60,7 +60,7 @@ int refuse_fork(const void* caller, const char* name) {
       std::string(name) +
           ": a program that shares its process with other cells cannot duplicate it: the copy would hold the "
           "memory of all cells and the threads of none; start children with posix_spawn(), system() or popen(), or "
-          "link the program by a plain compiler, without apcc or mpicc, and run it with --processes",
+          "run this one with --processes",
       ENOSYS);
 }
 
