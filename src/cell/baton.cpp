@@ -61,10 +61,7 @@ Baton::Turn* Baton::ReadyTurns::operator()() noexcept {
   return &turn;
 }
 
-void Baton::take_over(TaskControl& task) noexcept {
-  detail::current_processor = &processor_;
-  processor_.running_.store(&task, std::memory_order_release);  // release: to glimpse()
-}
+void Baton::take_over(TaskControl& task) noexcept { processor_.take_over(task); }
 
 Baton::Guest& Baton::free_guest() {
   if (!free_guests_.empty()) {

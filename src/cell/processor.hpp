@@ -59,6 +59,12 @@ class Processor {
   /// The processor of the calling thread, or null. Never call across a switch and keep the result.
   static Processor* current() noexcept { return detail::current_processor; }
 
+  /// The calling thread is the processor from here on, and `task` runs.
+  void take_over(TaskControl& task) noexcept {
+    detail::current_processor = this;
+    running_.store(&task, std::memory_order_release);  // release: to glimpse()
+  }
+
   [[nodiscard]] Domain& domain() noexcept { return domain_; }
   [[nodiscard]] std::uint32_t index() const noexcept { return index_; }
   [[nodiscard]] bool is_host() const noexcept { return role_ == ProcessorRole::host; }

@@ -55,7 +55,7 @@ class EndScenario : public MovingCells<EndProgram> {
       to = (to + cells_each) % cells;
     if (program.sent[to] == messages) return end(here, cell);
     const std::uint32_t number = program.sent[to]++;
-    here.send(program.task, "send", to, std::as_bytes(std::span(&number, 1)), {}, 0);
+    send_as(here, program, to, std::as_bytes(std::span(&number, 1)));
   }
 
   /// As Inbound::receive(), but a step that must wait returns.

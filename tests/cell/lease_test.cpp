@@ -151,7 +151,7 @@ class LeaseScenario : public MovingCells<LeaseProgram, TwoOnThree> {
       const std::uint64_t key = MatchKey::make(0, cell, 0, 0);
       auto* const bytes = reinterpret_cast<char*>(sent.body.data());
       if (random(3) != 0 && here.inbound().lend(program.task, to, 0, key, {bytes}, sizeof(Body), sent.posted)) return;
-      here.send(program.task, "send", to, std::as_bytes(std::span(sent.body)), {}, 0);
+      send_as(here, program, to, std::as_bytes(std::span(sent.body)));
       return;
     }
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
@@ -81,6 +82,14 @@ class MovingCells : public Shape {
     if (moves_left_ == 0 || here.mover().active() || domain.cells[cell]->ended) return;
     if (here.mover().hand_over(*domain.cells[cell], (here.index() + 1 + random(processors - 1)) % processors))
       --moves_left_;
+  }
+
+  /// As the program's task would.
+  void send_as(Processor& here, Program& program, std::uint32_t to, std::span<const std::byte> bytes,
+               const To& task = {}) {
+    here.take_over(program.task);
+    here.send(program.task, "send", to, bytes, task, 0);
+    detail::current_processor = nullptr;
   }
 
   void end(Processor& here, std::uint32_t cell) {

@@ -61,8 +61,8 @@ class RequestScenario : public MovingCells<RequestProgram> {
       std::uint32_t& sent = program.sent[to][type];
       if (sent == messages) continue;
       const std::uint32_t number = sent++;
-      return here.send(program.task, "send", to, std::as_bytes(std::span(&number, 1)),
-                       {.type = static_cast<std::int32_t>(type)}, 0);
+      return send_as(here, program, to, std::as_bytes(std::span(&number, 1)),
+                     {.type = static_cast<std::int32_t>(type)});
     }
     end(here, cell);
   }
