@@ -156,6 +156,11 @@ ThreadState& Processor::switch_to_task(Flow& from, TaskControl& to, bool ends) {
   return switch_to(thread_, from, to, ends);
 }
 
+void Processor::take_over(TaskControl& task) noexcept {
+  detail::current_processor = this;
+  running_.store(&task, std::memory_order_release);  // release: to glimpse()
+}
+
 void Processor::landed() noexcept {
   if (thread_.ended == nullptr) return;
   auto& dead = static_cast<TaskControl&>(*std::exchange(thread_.ended, nullptr));

@@ -58,20 +58,14 @@ class Processor {
 
   /// The processor of the calling thread, or null. Never call across a switch and keep the result.
   static Processor* current() noexcept { return detail::current_processor; }
-
   /// The calling thread is the processor from here on, and `task` runs.
-  void take_over(TaskControl& task) noexcept {
-    detail::current_processor = this;
-    running_.store(&task, std::memory_order_release);  // release: to glimpse()
-  }
-
+  void take_over(TaskControl& task) noexcept;
   [[nodiscard]] Domain& domain() noexcept { return domain_; }
   [[nodiscard]] std::uint32_t index() const noexcept { return index_; }
   [[nodiscard]] bool is_host() const noexcept { return role_ == ProcessorRole::host; }
   [[nodiscard]] bool is_network() const noexcept { return role_ == ProcessorRole::network; }
-  [[nodiscard]] TaskControl* running() const noexcept {
-    return running_.load(std::memory_order_relaxed);  // relaxed: own value
-  }
+  // relaxed: own value
+  [[nodiscard]] TaskControl* running() const noexcept { return running_.load(std::memory_order_relaxed); }
   /// Another thread: the task that runs here, unless switches() changes before the caller has looked at it.
   [[nodiscard]] const TaskControl* glimpse() const noexcept {
     return running_.load(std::memory_order_acquire);  // acquire: the task's making

@@ -87,7 +87,6 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 [[nodiscard]] std::string find_in_library_cache(std::string_view cache, std::string_view name);
 
 // ---------------------------------------------------------------- what a file tells before it is loaded
-
 // Call from: any thread; they block while files are read.
 
 /// Why cells can load the executable, and cannot run it: "is built with a sanitizer". Empty: nothing is known.
@@ -96,10 +95,9 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 [[nodiscard]] bool calls_mpi(const std::string& path);
 /// An executable that forks or executes others by itself, and was not made by apcc: env, bash, strace.
 [[nodiscard]] bool starts_others(const std::string& path);
-/// A program of MPI that apcc has made, and that imports what only a process of its own may do: it forks, executes
-/// others, sets limits or who it is.
+/// A program of MPI that apcc has made, and that imports what only a process may do: it forks, executes, sets limits.
 [[nodiscard]] bool needs_process(const std::string& path);
-/// Where in the file the words of ProgramEntries::names are; nothing: it was not made by apcc.
+/// Where the words of ProgramEntries::names are. Nothing: apcc did not make it.
 [[nodiscard]] std::optional<std::uint64_t> entries_of(const std::string& path);
 /// As an ordinary process, it finds our MPI by LD_LIBRARY_PATH: nothing names another place for it.
 [[nodiscard]] bool finds_our_mpi(const std::string& path);
