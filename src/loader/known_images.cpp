@@ -117,7 +117,26 @@ void change_lists(const char* low, const char* high, Change change) noexcept {
 
 }  // namespace
 
+namespace {
+
+/// This thread changes the lists, as its signal handlers see.
+[[gnu::tls_model("initial-exec")]] constinit thread_local volatile bool changes_here = false;
+
+class Changing {
+ public:
+  Changing() noexcept { changes_here = true; }
+  ~Changing() { changes_here = false; }
+  Changing(const Changing&) = delete;
+  Changing& operator=(const Changing&) = delete;
+
+ private:
+  const std::lock_guard<std::mutex> lock_{writers};
+};
+
+}  // namespace
+
 bool find_image(const void* address, FoundImage& found) noexcept {
+  if (changes_here) return false;  // a signal in the middle of the change: to wait for its end would be for ever
   const List* list = lists[list_of(address)].load(std::memory_order_acquire);  // acquire: its construction
   return list != nullptr && find_in(*list, static_cast<const char*>(address), found);
 }
@@ -126,7 +145,7 @@ void add_image(Instance& instance, const LoadedImage& image) {
   const char* low = image.base;
   const char* high = image.base + image.file->span();
   const Range header = image.file->eh_frame_header();
-  const std::lock_guard lock(writers);
+  const Changing change;
   make_room(low, high);
   change_lists(low, high, [&](List& list) {
     Node* const node = free_nodes;
@@ -143,7 +162,7 @@ void add_image(Instance& instance, const LoadedImage& image) {
 void remove_image(const char* base) noexcept {
   FoundImage found;
   if (!find_image(base, found)) return;
-  const std::lock_guard lock(writers);
+  const Changing change;
   change_lists(found.low, found.high, [base](List& list) {
     std::atomic<Node*>* link = &list.first;
     // relaxed: we are the writer, and readers check `changes`
