@@ -7,7 +7,8 @@
 //     odd in between.
 //  3. A reader believes what it read only if `changes` was even and is the same afterwards; else it reads again.
 // So readers never wait for each other. They wait for writers only if those change the list of the same cell, which
-// happens while that cell loads or unloads something.
+// happens while that cell loads or unloads something. A signal's handler may read in the middle of its own thread's
+// change; it finds nothing, since the end of that change would wait for it.
 #include "loader/known_images.hpp"
 
 #include <dlfcn.h>
@@ -103,40 +104,27 @@ void make_room(const char* low, const char* high) {
   }
 }
 
+/// This thread changes lists, which its signal handlers can see.
+[[gnu::tls_model("initial-exec")]] constinit thread_local std::atomic<bool> changes_here{false};
+
 /// The lists that an image touches: an image lies in one slot, or across several that no cell has. REQUIRES: they are
 /// made. `change` must not throw: readers would wait for ever.
 template <class Change>
 void change_lists(const char* low, const char* high, Change change) noexcept {
+  changes_here.store(true, std::memory_order_relaxed);  // relaxed: the first change keeps it before
   for (std::size_t i = list_of(low); i <= list_of(high - 1); ++i) {
     List& list = *lists[i].load(std::memory_order_relaxed);  // relaxed: we are the writer
     list.changes.fetch_add(1, std::memory_order_acq_rel);    // acq_rel: the changes stay inside
     change(list);
     list.changes.fetch_add(1, std::memory_order_release);  // release: the same
   }
+  changes_here.store(false, std::memory_order_release);  // release: the last change is before it
 }
 
 }  // namespace
 
-namespace {
-
-/// This thread changes the lists, as its signal handlers see.
-[[gnu::tls_model("initial-exec")]] constinit thread_local volatile bool changes_here = false;
-
-class Changing {
- public:
-  Changing() noexcept { changes_here = true; }
-  ~Changing() { changes_here = false; }
-  Changing(const Changing&) = delete;
-  Changing& operator=(const Changing&) = delete;
-
- private:
-  const std::lock_guard<std::mutex> lock_{writers};
-};
-
-}  // namespace
-
 bool find_image(const void* address, FoundImage& found) noexcept {
-  if (changes_here) return false;  // a signal in the middle of the change: to wait for its end would be for ever
+  if (changes_here.load(std::memory_order_relaxed)) return false;              // relaxed: own value
   const List* list = lists[list_of(address)].load(std::memory_order_acquire);  // acquire: its construction
   return list != nullptr && find_in(*list, static_cast<const char*>(address), found);
 }
@@ -145,7 +133,7 @@ void add_image(Instance& instance, const LoadedImage& image) {
   const char* low = image.base;
   const char* high = image.base + image.file->span();
   const Range header = image.file->eh_frame_header();
-  const Changing change;
+  const std::lock_guard lock(writers);
   make_room(low, high);
   change_lists(low, high, [&](List& list) {
     Node* const node = free_nodes;
@@ -162,7 +150,7 @@ void add_image(Instance& instance, const LoadedImage& image) {
 void remove_image(const char* base) noexcept {
   FoundImage found;
   if (!find_image(base, found)) return;
-  const Changing change;
+  const std::lock_guard lock(writers);
   change_lists(found.low, found.high, [base](List& list) {
     std::atomic<Node*>* link = &list.first;
     // relaxed: we are the writer, and readers check `changes`

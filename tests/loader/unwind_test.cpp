@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: MIT
 // C++ exceptions in instances: thrown, caught, across libraries, while other cells load and throw.
+#include <pthread.h>
+
 #include <atomic>
+#include <csignal>
+#include <cstddef>
 #include <latch>
 #include <stdexcept>
 #include <thread>
 
 #include "loaded.hpp"
+#include "loader/elf_file.hpp"
 #include "loader/known_images.hpp"
+#include "memory/slot.hpp"
 
 namespace aplib::loader {
 namespace {
@@ -123,6 +129,41 @@ TEST_F(Loaded, AnAddressLeadsToItsImageUntilThatIsUnloaded) {
   EXPECT_FALSE(find_image(nullptr, found));
   EXPECT_FALSE(find_image(reinterpret_cast<const void*>(&find_image), found));
   EXPECT_FALSE(find_image(reinterpret_cast<const void*>(~std::uintptr_t{0}), found));
+}
+
+// As the signal of a time slice does, whatever its thread is at. To wait for the end of the thread's own change would be
+// for ever.
+TEST(KnownImages, AreLookedForInTheMiddleOfAChange) {
+  static std::atomic<int> looks;
+  static const char* const base = reinterpret_cast<const char*>(SlotPlan::at(7));
+  looks = 0;
+  struct sigaction look {};
+  struct sigaction before {};
+  look.sa_handler = [](int) {
+    FoundImage found;
+    static_cast<void>(find_image(base, found));
+    ++looks;
+  };
+  ASSERT_EQ(::sigaction(SIGUSR1, &look, &before), 0);
+  alignas(std::max_align_t) std::byte nobody[64]{};  // in place of an instance, at which nobody looks
+  const std::shared_ptr<const ElfFile> file = ElfFile::open("/proc/self/exe");
+  LoadedImage image;
+  image.file = file.get();
+  image.base = const_cast<char*>(base);
+
+  std::atomic<bool> over{false};
+  std::thread sender([&over, to = pthread_self()] {
+    while (!over) ::pthread_kill(to, SIGUSR1);
+  });
+  while (looks < 5'000) {
+    add_image(reinterpret_cast<Instance&>(nobody), image);
+    remove_image(base);
+  }
+  over = true;
+  sender.join();
+  ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
+  FoundImage found;
+  EXPECT_FALSE(find_image(base, found));
 }
 
 }  // namespace
