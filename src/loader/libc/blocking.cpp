@@ -325,10 +325,10 @@ class Sets {
   int look(const timespec* timeout) {
     if (is_closed_) return failed(EBADF);
     if (asked_.empty()) note_asked();
-    std::vector<char> now = asked_;
+    now_ = asked_;
     std::array<fd_set*, 3> sets{};
     for (std::size_t i = 0; i < sets.size(); ++i) {
-      if (places_[i] != nullptr) sets[i] = reinterpret_cast<fd_set*>(now.data() + i * bytes_of(kernel_count_));
+      if (places_[i] != nullptr) sets[i] = reinterpret_cast<fd_set*>(now_.data() + i * bytes_of(kernel_count_));
     }
     const int found = ::pselect(kernel_count_, sets[0], sets[1], sets[2], timeout, nullptr);
     for (std::size_t i = 0; i < sets.size() && found >= 0; ++i) {
@@ -371,6 +371,7 @@ class Sets {
   bool is_elsewhere_ = false;
   bool is_closed_ = false;
   std::vector<char> asked_;
+  std::vector<char> now_;
 };
 
 bool has_none(int count, const fd_set* read, const fd_set* write, const fd_set* except) noexcept {
