@@ -29,6 +29,7 @@
 #include "aplib/error.hpp"
 #include "aplib/machine.hpp"
 #include "aplib/version.hpp"
+#include "base/os/own_folder.hpp"
 #include "base/sanitizer.hpp"
 #include "comm/mixed/mixed_port.hpp"
 #include "kernel/process.hpp"
@@ -435,7 +436,7 @@ void add_allocated_hosts(cluster::Cluster& cluster) {
 }
 
 std::string own_path() {
-  const std::string path = own_program();
+  const std::string path = os::own_program();
   return path.empty() ? "aprun" : path;
 }
 
@@ -834,6 +835,7 @@ extern "C" const char* __tsan_default_options() { return "report_thread_leaks=0"
 
 int main(int argc, char** argv) {
   using namespace aplib::launch;
+  // A process of a launcher for a program that shall have it for itself: before anything of ours begins in it.
   const std::span<char*> words(argv, static_cast<std::size_t>(argc));
   if (argc > 3 && std::string_view(words[1]) == "--direct" && std::getenv(aplib::join_variable) != nullptr &&
       aplib::needs_process(words[2])) {

@@ -8,7 +8,6 @@
 #include <system_error>
 
 #include "aplib/error.hpp"
-#include "base/os/own_folder.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -63,7 +62,5 @@ std::string find_program(const std::string& name, std::string_view search) {
               fmt::format("there is no program \"{}\": looked in the current folder and in PATH ({}){}", name, search,
                           instead.empty() ? "" : "; " + instead));
 }
-
-std::string own_program() { return os::own_program(); }
 
 }  // namespace aplib::launch

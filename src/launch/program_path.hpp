@@ -12,7 +12,4 @@ namespace aplib::launch {
 /// Throws Error(bad_option), which says where it was looked for, or what is there instead.
 [[nodiscard]] std::string find_program(const std::string& name, std::string_view search);
 
-/// The file of this program; empty if the system does not tell.
-[[nodiscard]] std::string own_program();
-
 }  // namespace aplib::launch

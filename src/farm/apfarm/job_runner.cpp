@@ -23,9 +23,9 @@
 #include "aplib/error.hpp"
 #include "base/cpus.hpp"
 #include "base/os/local_socket.hpp"
+#include "base/os/own_folder.hpp"
 #include "base/text.hpp"
 #include "farm/apfarm/printer.hpp"
-#include "launch/program_path.hpp"
 
 extern "C" char** environ;
 
@@ -90,7 +90,7 @@ os::UniqueFd signals_as_file(std::initializer_list<int> numbers) {
 }
 
 std::string cell_program() {
-  const std::filesystem::path own = launch::own_program();
+  const std::filesystem::path own = os::own_program();
   std::string program = (own.parent_path().parent_path() / "lib/aplib/farm-cell").string();
   if (::access(program.c_str(), X_OK) == 0) return program;
   throw Error(Errc::failed,

@@ -23,6 +23,7 @@
 
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/own_folder.hpp"
 #include "base/os/thread.hpp"
 #include "base/text.hpp"
 #include "farm/apfarm/host_messages.hpp"
@@ -33,7 +34,6 @@
 #include "launch/files/sender.hpp"
 #include "launch/pool/file_tree.hpp"
 #include "launch/pool/pool.hpp"
-#include "launch/program_path.hpp"
 #include "launch/start/launch_method.hpp"
 
 namespace aplib::farm {
@@ -468,7 +468,7 @@ std::vector<std::size_t> hosts_that_pass(const launch::pool::Pool& pool, bool ha
 
 std::vector<std::unique_ptr<JobHost>> hosts_of_pool(const PoolSettings& settings) {
   const launch::pool::Pool pool = launch::pool::Pool::reach(settings.pool);
-  const std::string here = std::filesystem::path(launch::own_program()).parent_path().string();
+  const std::string here = std::filesystem::path(os::own_program()).parent_path().string();
   const launch::cluster::Cluster standing = pool.standing_cluster();
   const char* const shell = std::getenv("PARALLEL_SHELL");
   const BeginWork begin{.jobs = settings.jobs,

@@ -23,6 +23,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
+#include "base/os/own_folder.hpp"
 #include "base/text.hpp"
 #include "launch/ctl/pool_verbs.hpp"
 #include "launch/ctl/registry.hpp"
@@ -111,7 +112,7 @@ int load(const std::string& folder, Words words, const std::string& task) {
 
 /// aprun has what measures, and lies beside this program. Returns only if it cannot be executed.
 int execute_net(char** words) {
-  const std::string aprun = std::filesystem::path(own_program()).parent_path() / "aprun";
+  const std::string aprun = std::filesystem::path(os::own_program()).parent_path() / "aprun";
   std::string verb = net::verb;
   std::vector<char*> arguments{words[0], verb.data()};
   for (char** word = words + 2; *word != nullptr; ++word) arguments.push_back(*word);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "launch/ctl/pool_verbs.hpp"
-#include "launch/program_path.hpp"
+#include "base/os/own_folder.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -105,7 +105,7 @@ int up_in_job(const std::string& name, const std::string& text, const UpRequest&
   }
   const std::string file = request.file.empty() ? "the job of pool " + name : fs::absolute(request.file).string();
   const Pool pool = Pool::make_in_job(name, text, file, std::move(job), request.options,
-                                      fs::path(own_program()).parent_path().string());
+                                      fs::path(os::own_program()).parent_path().string());
   if (!pool.job()->submitted) return tell_repair(pool, true);
   return print("apctl", printable(fmt::format("pool {}: {} is submitted, and writes to {}; apctl hosts {} says whether "
                                               "it has begun\n",

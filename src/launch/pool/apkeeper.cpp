@@ -28,6 +28,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
+#include "base/os/own_folder.hpp"
 #include "base/text.hpp"
 #include "comm/job_key.hpp"
 #include "launch/cluster/speed.hpp"
@@ -37,7 +38,6 @@
 #include "launch/pool/file_pipe.hpp"
 #include "launch/pool/keeper.hpp"
 #include "launch/pool/keeper_address.hpp"
-#include "launch/program_path.hpp"
 #include "launch/start/child.hpp"
 #include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
@@ -165,7 +165,7 @@ std::optional<int> passed_listener() {
 std::vector<std::string> usable_modules() {
   std::vector<std::string> usable;
   try {
-    const std::filesystem::path folder = std::filesystem::path(own_program()).parent_path();
+    const std::filesystem::path folder = std::filesystem::path(os::own_program()).parent_path();
     const start::CommandEnd end = start::run_command({(folder / "aprun").string(), "--list-modules"}, list_patience);
     std::istringstream lines(end.output);
     for (std::string line; std::getline(lines, line) && line.find(": ") == line.npos;)

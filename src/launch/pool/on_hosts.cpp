@@ -28,12 +28,12 @@
 
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/own_folder.hpp"
 #include "base/os/thread.hpp"
 #include "comm/job_key.hpp"
 #include "launch/files/lanes.hpp"
 #include "launch/pool/file_pipe.hpp"
 #include "launch/pool/pool.hpp"
-#include "launch/program_path.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/start/ssh_master.hpp"
 #include "launch/start/starter.hpp"
@@ -325,7 +325,7 @@ class HostRuns {
   }
 
   std::vector<start::NodeStart> starts_of(std::span<const std::size_t> hosts) {
-    const std::string folder = std::filesystem::path(own_program()).parent_path().string();
+    const std::string folder = std::filesystem::path(os::own_program()).parent_path().string();
     const cluster::Cluster standing = pool_.standing_cluster();
     std::vector<start::NodeStart> starts;
     for (const std::size_t host : hosts) {

@@ -21,9 +21,9 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/own_folder.hpp"
 #include "launch/pool/keeper_address.hpp"
 #include "launch/pool/pool.hpp"
-#include "launch/program_path.hpp"
 #include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/start/ssh_master.hpp"
@@ -44,7 +44,7 @@ constexpr std::string_view reached_mark = "aplib-keeper reached ";
 
 /// The folder of this program.
 std::string programs_folder() {
-  const std::string path = own_program();
+  const std::string path = os::own_program();
   return path.empty() ? "." : fs::path(path).parent_path().string();
 }
 
