@@ -131,8 +131,8 @@ TEST_F(Loaded, AnAddressLeadsToItsImageUntilThatIsUnloaded) {
   EXPECT_FALSE(find_image(reinterpret_cast<const void*>(~std::uintptr_t{0}), found));
 }
 
-// As the signal of a time slice does, whatever its thread is at. To wait for the end of the thread's own change would be
-// for ever.
+// As the signal of a time slice does, whatever its thread is at. To wait for the end of the thread's own change would
+// be for ever.
 TEST(KnownImages, AreLookedForInTheMiddleOfAChange) {
   static std::atomic<int> looks;
   static const char* const base = reinterpret_cast<const char*>(SlotPlan::at(7));
