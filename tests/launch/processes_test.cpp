@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -255,6 +256,25 @@ TEST_F(RanksAsProcesses, LeaveNothingThatTheyHaveStartedWhenANodeOrTheLauncherIs
       ASSERT_EQ(::poll(&left, 1, patience_ms), 1) << "signal " << signal << (is_of_node ? " to a node" : " to aprun");
     }
   }
+}
+
+// Linux shares the cores among sessions before it shares them among processes, where autogroup is on.
+TEST_F(RanksAsProcesses, AreOfTheSessionOfTheLauncher) {
+  const Ended ended = aprun({"--processes", "-n", "3", "/bin/sh", "-c", "cut -d ' ' -f 6 /proc/self/stat"});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(sorted_lines(ended.out), std::vector<std::string>(3, std::to_string(::getsid(0))));
+}
+
+// One that asked the terminal would be stopped, or take what is typed for rank 0.
+TEST_F(RanksAsProcesses, HaveNoTerminal) {
+  const std::string asks = "(exec 3</dev/tty) 2>/dev/null && echo a terminal || echo none";
+  const std::string command = std::string(APRUN_PROGRAM) + " --processes -n 1 /bin/sh -c '" + asks + "'";
+  const Ended here = run({.arguments = {"/usr/bin/script", "-qec", "/bin/sh -c '" + asks + "'", "/dev/null"}});
+  if (here.status != 0) GTEST_SKIP() << "script(1) makes no terminal here: " << here.error;
+  EXPECT_EQ(here.out, "a terminal\r\n");
+  const Ended ended = run({.arguments = {"/usr/bin/script", "-qec", command, "/dev/null"}});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(ended.out, "none\r\n");
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ void Keeper::start(const RunText& text, const std::vector<std::string>& files, s
                                        .folder = folder,
                                        .input = input,
                                        .guard = &guard});
-  session_ = child_->pid();
+  root_ = child_->pid();
   child_->close_input();
 }
 
@@ -147,7 +147,7 @@ wire::Finished Keeper::run(const RunText& text, const std::vector<std::string>& 
   }
   const bool failed = !why.empty() && status.value_or(0) == 0;
   const int result = failed ? static_cast<int>(ExitStatus::peer_lost) : status.value_or(0);
-  session_ = 0;
+  root_ = 0;
   child_.reset();
   sink_.ended(cell_, result);
   return {result, why, {result}};
@@ -330,7 +330,7 @@ void Keeper::end() noexcept {
 }
 
 void Keeper::kill() noexcept {
-  if (const pid_t session = session_.load(); session != 0) start::signal_session(session, SIGKILL);
+  if (const pid_t root = root_.load(); root != 0) start::signal_tree(root, SIGKILL);
 }
 
 void Keeper::end_by_and_by() {

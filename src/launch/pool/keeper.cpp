@@ -29,6 +29,7 @@
 #include "aplib/error.hpp"
 #include "base/cpus.hpp"
 #include "base/os/local_socket.hpp"
+#include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/this_host.hpp"
 
@@ -67,7 +68,9 @@ std::uint64_t inode_of(const std::string& path) {
 
 /// The child of a keeper, which has one thread, becomes the node.
 [[noreturn]] void become(const Knock& knock, int words, int streams, int lanes) {
-  ::setsid();
+  if (knock.command[0].ends_with("/aprun")) settle_beforehand();
+  start::TreeRoot tree;
+  tree.become();
   struct sigaction normal {};
   normal.sa_handler = SIG_DFL;
   for (int number = 1; number < NSIG; ++number) ::sigaction(number, &normal, nullptr);
@@ -95,11 +98,10 @@ std::uint64_t inode_of(const std::string& path) {
     tell(fmt::format("{}{}\n", start::mark::no_folder, knock.folder));
     ::_exit(1);
   }
-  if (knock.command[0].ends_with("/aprun")) settle_beforehand();
   std::vector<char*> argv;
   for (const std::string& word : knock.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  ::execv(argv[0], argv.data());
+  ::execve(argv[0], argv.data(), tree.environment());
   const int error = errno;
   tell(fmt::format("{}: {}\n", knock.command[0], std::strerror(error)));
   ::_exit(error == ENOENT ? not_found : not_executable);
@@ -405,7 +407,7 @@ void HostKeeper::reap() {
       ++run;
       continue;
     }
-    start::signal_session(run->group, SIGKILL);  // its number names its session until it is waited for
+    start::signal_tree(run->group, SIGKILL);  // its number names its tree until it is waited for
     int status = 1;
     ::waitpid(run->group, &status, 0);
     say(run->words.get(),
@@ -424,7 +426,7 @@ void HostKeeper::look_at_runs() {
     if (!run.was_told) {
       tell_to_end(run);
     } else {
-      start::signal_session(run.group, SIGKILL);
+      start::signal_tree(run.group, SIGKILL);
       run.patience = now + grace;
     }
   }
@@ -433,8 +435,8 @@ void HostKeeper::look_at_runs() {
 void HostKeeper::tell_to_end(Run& run) {
   run.was_told = true;
   run.patience = Clock::now() + grace;
-  start::signal_session(run.group, SIGTERM);
-  start::signal_session(run.group, SIGCONT);  // a stopped one takes no other signal
+  start::signal_tree(run.group, SIGTERM);
+  start::signal_tree(run.group, SIGCONT);  // a stopped one takes no other signal
 }
 
 void HostKeeper::end_all() {

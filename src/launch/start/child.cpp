@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -27,6 +29,105 @@
 #include "launch/watchdog.hpp"
 
 namespace aplib::launch::start {
+
+// ---- process trees ----
+
+namespace {
+
+constexpr std::string_view tree_variable = "AP_TREE=";
+
+/// Calls `what` with the number of each process of this host. Async-signal-safe, so not readdir().
+template <class What>
+void each_process(What&& what) noexcept {
+  const int folder = ::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  alignas(dirent64) std::array<char, 4096> entries;
+  for (ssize_t bytes = 1; folder >= 0 && bytes > 0;) {
+    bytes = ::syscall(SYS_getdents64, folder, entries.data(), entries.size());
+    for (ssize_t at = 0; at < bytes;) {
+      const auto* const entry = reinterpret_cast<const dirent64*>(entries.data() + at);
+      at += entry->d_reclen;
+      pid_t process = 0;
+      for (const char* digit = entry->d_name; *digit >= '0' && *digit <= '9'; ++digit)
+        process = 10 * process + (*digit - '0');
+      if (process > 0) what(process);
+    }
+  }
+  if (folder >= 0) ::close(folder);
+}
+
+/// The root that a process has in its environment; 0: none, or it may not be read. Async-signal-safe.
+pid_t marked_root(pid_t process) noexcept {
+  std::array<char, 32> path{};
+  fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/environ", process);
+  const int file = ::open(path.data(), O_RDONLY | O_CLOEXEC);
+  std::array<char, 4096> bytes;
+  pid_t root = 0;
+  std::size_t matched = 0;  // so many letters of the variable; its size: in the value; more: in another variable
+  bool whole = false;
+  for (ssize_t got = 1; file >= 0 && got > 0 && !whole;) {
+    got = ::read(file, bytes.data(), bytes.size());
+    for (ssize_t i = 0; i < got && !whole; ++i) {
+      const char letter = bytes[static_cast<std::size_t>(i)];
+      if (matched == tree_variable.size() && letter >= '0' && letter <= '9') {
+        root = 10 * root + (letter - '0');
+      } else if (letter == 0) {
+        whole = matched == tree_variable.size();
+        matched = 0;
+      } else {
+        matched =
+            matched < tree_variable.size() && letter == tree_variable[matched] ? matched + 1 : tree_variable.size() + 1;
+      }
+    }
+  }
+  if (file >= 0) ::close(file);
+  return root;
+}
+
+/// Which of these trees a process of the session belongs to; nullptr: none. Async-signal-safe.
+const pid_t* tree_of(pid_t process, std::span<const pid_t> roots, pid_t session) noexcept {
+  if (::getsid(process) != session) return nullptr;
+  auto found = std::ranges::find(roots, ::getpgid(process));
+  if (found == roots.end()) found = std::ranges::find(roots, marked_root(process));
+  return found == roots.end() ? nullptr : &*found;
+}
+
+/// To all processes of these trees. Those that have left the root's group, as a shell with job control and timeout(1)
+/// have it, get SIGKILL by their groups, which leaves no time to fork, and other signals once each.
+void signal_trees(std::span<const pid_t> roots, pid_t session, int number) noexcept {
+  for (const pid_t root : roots) ::kill(-root, number);
+  each_process([&](pid_t process) {
+    const pid_t* const root = tree_of(process, roots, session);
+    if (root == nullptr) return;
+    const pid_t group = ::getpgid(process);
+    if (group <= 1 || group == *root) return;
+    const bool group_is_its_own = group == process || tree_of(group, {root, 1}, session) != nullptr;
+    ::kill(number == SIGKILL && group_is_its_own ? -group : process, number);
+  });
+}
+
+}  // namespace
+
+TreeRoot::TreeRoot() : mark_(tree_variable) {
+  mark_.resize(mark_.size() + 16);
+  environment_.push_back(mark_.data());
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!std::string_view(*variable).starts_with(tree_variable)) environment_.push_back(*variable);
+  }
+  environment_.push_back(nullptr);
+}
+
+void TreeRoot::become() noexcept {
+  ::setpgid(0, 0);
+  if (const int terminal = ::open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC); terminal >= 0) {
+    ::ioctl(terminal, TIOCNOTTY);  // for this process and its children alone, since it leads no session
+    ::close(terminal);
+  }
+  std::to_chars(mark_.data() + tree_variable.size(), mark_.data() + mark_.size() - 1, ::getpid());
+}
+
+void signal_tree(pid_t root, int number) noexcept { signal_trees({&root, 1}, ::getsid(0), number); }
+
+// ---- children ----
 
 namespace {
 
@@ -60,11 +161,11 @@ void become_standard(int descriptor, int number) noexcept {
 
 // Runs between fork() and exec() in a process with threads, so it makes only async-signal-safe calls.
 [[noreturn]] void become(int input, const os::Pipe& output, const os::Pipe& error, const os::Pipe& failure,
-                         pid_t parent, const Child::Command& command, char* const* argv) {
+                         pid_t parent, const Child::Command& command, char* const* argv, TreeRoot& tree) {
   const char* const folder = command.folder.c_str();
   Guard* const guard = command.guard;
   Failure what{0, false};
-  ::setsid();
+  tree.become();
   // The sender of this signal is the thread that forked: the starter's own, which outlives its children unless the
   // launcher is killed.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -90,41 +191,11 @@ void become_standard(int descriptor, int number) noexcept {
   if (*folder != 0 && ::chdir(folder) != 0) {
     what.in_folder = true;
   } else {
-    ::execvp(command.file.empty() ? argv[0] : command.file.c_str(), argv);
+    ::execvpe(command.file.empty() ? argv[0] : command.file.c_str(), argv, tree.environment());
   }
   what.error = errno;
   [[maybe_unused]] const ssize_t written = ::write(failure.writer.get(), &what, sizeof what);
   ::_exit(127);
-}
-
-/// Calls `what` with the number and the session of each process of this host. Async-signal-safe, so not readdir().
-template <class What>
-void each_process(What&& what) noexcept {
-  const int folder = ::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  alignas(dirent64) std::array<char, 4096> entries;
-  for (ssize_t bytes = 1; folder >= 0 && bytes > 0;) {
-    bytes = ::syscall(SYS_getdents64, folder, entries.data(), entries.size());
-    for (ssize_t at = 0; at < bytes;) {
-      const auto* const entry = reinterpret_cast<const dirent64*>(entries.data() + at);
-      at += entry->d_reclen;
-      pid_t process = 0;
-      for (const char* digit = entry->d_name; *digit >= '0' && *digit <= '9'; ++digit)
-        process = 10 * process + (*digit - '0');
-      if (process > 0) what(process, ::getsid(process));
-    }
-  }
-  if (folder >= 0) ::close(folder);
-}
-
-/// To all processes of these sessions. Those that have left the leader's group, as a shell with job control and
-/// timeout(1) have it, get SIGKILL by their groups, which leaves no time to fork, and other signals once each.
-void signal_sessions(std::span<const pid_t> leaders, int number) noexcept {
-  for (const pid_t leader : leaders) ::kill(-leader, number);
-  each_process([&](pid_t process, pid_t session) {
-    if (std::ranges::find(leaders, session) == leaders.end()) return;
-    if (const pid_t group = ::getpgid(process); group > 1 && group != session)
-      ::kill(number == SIGKILL ? -group : process, number);
-  });
 }
 
 int open_end(pid_t pid) {
@@ -148,13 +219,14 @@ Child::Child(const Command& command) : leaves_some_(command.leaves_some) {
   os::Pipe error = make_pipe();
   os::Pipe failure = make_pipe();
   const pid_t parent = ::getpid();
+  TreeRoot tree;
   int fork_error = 0;
   {
     const os::SignalsBlocked blocked;  // a signal handler of ours must not run in the child
     pid_ = ::fork();
     if (pid_ == 0)
       become(command.input < 0 ? input.reader.get() : command.input, output, error, failure, parent, command,
-             words.data());
+             words.data(), tree);
     fork_error = errno;
   }
   if (pid_ < 0) {
@@ -215,10 +287,8 @@ std::string read_some(os::UniqueFd& descriptor) {
   return {};
 }
 
-void signal_session(pid_t leader, int number) noexcept { signal_sessions({&leader, 1}, number); }
-
 void Child::signal(int number) const noexcept {
-  if (!status_) signal_session(pid_, number);
+  if (!status_) signal_tree(pid_, number);
 }
 
 std::optional<int> Child::ended() {
@@ -226,8 +296,8 @@ std::optional<int> Child::ended() {
   siginfo_t info{};
   const int rc = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
   if (rc == 0 && info.si_pid == 0) return std::nullopt;
-  // The child's number names its session until it is waited for.
-  if (!leaves_some_ || info.si_code != CLD_EXITED) signal_session(pid_, SIGKILL);
+  // The child's number names its tree until it is waited for.
+  if (!leaves_some_ || info.si_code != CLD_EXITED) signal_tree(pid_, SIGKILL);
   int status = 0;
   if (rc != 0 || ::waitpid(pid_, &status, 0) != pid_) {
     status_ = 1;  // another wait has taken its status
@@ -268,7 +338,7 @@ CommandEnd run_command(const std::vector<std::string>& argv, std::chrono::millis
 
 namespace {
 
-constexpr std::size_t sessions_max = 16384;  // a machine's processes; what is beyond ends by the end of its input
+constexpr std::size_t trees_max = 16384;  // a machine's processes; what is beyond ends by the end of its input
 
 void close_from(int first) {
 #if defined(SYS_close_range)
@@ -277,17 +347,17 @@ void close_from(int first) {
   for (int fd = first; fd < 65536; ++fd) ::close(fd);
 }
 
-/// Moves those sessions that have a process to the front. Returns how many there are.
-std::size_t keep_living(std::span<pid_t> leaders) noexcept {
-  static std::array<bool, sessions_max> lives;
-  for (std::size_t i = 0; i < leaders.size(); ++i) lives[i] = ::kill(-leaders[i], 0) == 0 || errno != ESRCH;
-  each_process([&](pid_t, pid_t session) {
-    const auto found = std::ranges::find(leaders, session);
-    if (found != leaders.end()) lives[static_cast<std::size_t>(found - leaders.begin())] = true;
+/// Moves those trees that have a process to the front. Returns how many there are.
+std::size_t keep_living(std::span<pid_t> roots, pid_t session) noexcept {
+  static std::array<bool, trees_max> lives;
+  for (std::size_t i = 0; i < roots.size(); ++i) lives[i] = ::kill(-roots[i], 0) == 0 || errno != ESRCH;
+  each_process([&](pid_t process) {
+    const pid_t* const root = tree_of(process, roots, session);
+    if (root != nullptr) lives[static_cast<std::size_t>(root - roots.data())] = true;
   });
   std::size_t count = 0;
-  for (std::size_t i = 0; i < leaders.size(); ++i) {
-    if (lives[i]) leaders[count++] = leaders[i];
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    if (lives[i]) roots[count++] = roots[i];
   }
   return count;
 }
@@ -295,8 +365,9 @@ std::size_t keep_living(std::span<pid_t> leaders) noexcept {
 // Runs in the guard, which is forked from a process with threads: it makes only async-signal-safe calls, and allocates
 // nothing.
 [[noreturn]] void stand_guard(int pipe) {
-  static std::array<pid_t, sessions_max> leaders;
+  static std::array<pid_t, trees_max> roots;
   std::size_t count = 0;
+  const pid_t session = ::getsid(0);  // of the trees
   ::setsid();
   ::prctl(PR_SET_NAME, "aprun-guard");
   struct sigaction ignore {};
@@ -313,23 +384,23 @@ std::size_t keep_living(std::span<pid_t> leaders) noexcept {
   while ((got = ::read(3, &word, sizeof word)) == static_cast<ssize_t>(sizeof word) || (got < 0 && errno == EINTR)) {
     if (got < 0) continue;
     if (word > 0) {
-      if (count < leaders.size()) leaders[count++] = word;
+      if (count < roots.size()) roots[count++] = word;
       continue;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      if (leaders[i] == -word) leaders[i] = leaders[--count];
+      if (roots[i] == -word) roots[i] = roots[--count];
     }
   }
   remove_for_sudden_end();
-  const auto living = [&] { return std::span(leaders).first(count); };
-  for (const int number : {SIGTERM, SIGCONT}) signal_sessions(living(), number);
+  const auto living = [&] { return std::span(roots).first(count); };
+  for (const int number : {SIGTERM, SIGCONT}) signal_trees(living(), session, number);
   constexpr int rounds = 50;
   for (int round = 0; round < rounds && count > 0; ++round) {
     const timespec pause{0, 20'000'000};
     ::nanosleep(&pause, nullptr);
-    count = keep_living(living());
+    count = keep_living(living(), session);
   }
-  signal_sessions(living(), SIGKILL);
+  signal_trees(living(), session, SIGKILL);
   ::_exit(0);
 }
 
@@ -355,9 +426,9 @@ Guard::~Guard() {
   }
 }
 
-void Guard::watch(pid_t leader) noexcept { tell(leader); }
+void Guard::watch(pid_t root) noexcept { tell(root); }
 
-void Guard::forget(pid_t leader) noexcept { tell(-leader); }
+void Guard::forget(pid_t root) noexcept { tell(-root); }
 
 void Guard::tell(pid_t word) noexcept {
   if (!pipe_) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Child: a child process with pipes to its standard input and from its standard output and error. It has its own
-// session, so that it ends together with what it starts: all but daemons, which begin a session of their own. Guard: a
-// small process that ends the children of a process that was killed.
+// Child: a child process with pipes to its standard input and from its standard output and error. It is the root of a
+// process tree, so that it ends together with what it starts: all but daemons, which begin a session of their own.
+// Guard: a small process that ends the children of a process that was killed.
 #pragma once
 
 #include <sys/types.h>
@@ -21,6 +21,26 @@ namespace aplib::launch::start {
 
 class Guard;
 
+/// A process tree: a root that this process has forked, what is in the root's process group, and what has the root's
+/// number in its environment (AP_TREE). All are of the session of this process. A session for each would be simpler to
+/// find, but Linux shares the cores among sessions first (autogroup, sched(7)), so a process that yields, or wakes
+/// another, would leave its core to none of another session: ranks that wait for each other would wait for its clock.
+class TreeRoot {
+ public:
+  /// Before fork(). The environment must not change until exec.
+  TreeRoot();
+  /// In the child: begins a process group that has no terminal. Async-signal-safe.
+  void become() noexcept;
+  /// For exec. Valid as long as the object.
+  [[nodiscard]] char* const* environment() noexcept { return environment_.data(); }
+
+ private:
+  std::string mark_;
+  std::vector<char*> environment_;
+};
+/// To all processes of a tree. The root has not been waited for. Async-signal-safe.
+void signal_tree(pid_t root, int number) noexcept;
+
 /// Not thread safe. Makes system calls, but none that waits for the program.
 class Child final : public Started {
  public:
@@ -29,7 +49,7 @@ class Child final : public Started {
     std::string file{};        ///< Empty: argv[0]. A name without a slash is looked for in PATH.
     std::string folder{};      ///< Empty: the current one.
     int input = -1;            ///< Descriptor of its standard input, instead of the pipe.
-    bool leaves_some = false;  ///< What it has started in its session may outlive it, unless it is killed.
+    bool leaves_some = false;  ///< What it has started in its tree may outlive it, unless it is killed.
     Guard* guard = nullptr;    ///< Watches it from before it executes anything; the caller has it forget the process.
   };
   /// The process dies with the calling thread. Throws Error(failed) with the system's reason when it cannot be
@@ -50,7 +70,7 @@ class Child final : public Started {
   bool write(std::string& text) override { return !input_ || write_some(input_.get(), text); }
   void close_input() noexcept override { input_.reset(); }
   [[nodiscard]] std::string read(Stream stream) override { return read_some(outputs_[stream]); }
-  /// To all processes of its session.
+  /// To all processes of its tree.
   void signal(int number) const noexcept override;
   [[nodiscard]] std::optional<int> ended() override;
   /// It has ended by a signal, rather than with a status that looks so.
@@ -79,11 +99,8 @@ struct CommandEnd {
 /// Runs a command without input. Throws Error if it cannot be executed.
 [[nodiscard]] CommandEnd run_command(const std::vector<std::string>& argv, std::chrono::milliseconds patience);
 
-/// To all processes of the session that this process has begun. Async-signal-safe.
-void signal_session(pid_t leader, int number) noexcept;
-
 /// While it lives, a process "aprun-guard" waits at a pipe from its maker. When that closes, it sends SIGTERM to the
-/// sessions that it watches, and SIGKILL to those that still exist a second later. Not thread safe.
+/// trees that it watches, and SIGKILL to those that still exist a second later. Not thread safe.
 class Guard {
  public:
   /// Forks. If that fails there is no guard, and children end by themselves when their standard input does.
@@ -94,8 +111,8 @@ class Guard {
   Guard& operator=(const Guard&) = delete;
 
   /// Async-signal-safe. A child of the launcher's may call it, too.
-  void watch(pid_t leader) noexcept;
-  void forget(pid_t leader) noexcept;
+  void watch(pid_t root) noexcept;
+  void forget(pid_t root) noexcept;
 
  private:
   void tell(pid_t word) noexcept;
