@@ -17,7 +17,7 @@ constexpr std::uint32_t flag_spins_per_look = 32;
 constexpr std::size_t watches_spun_on_max = 4;
 constexpr std::uint32_t ring_spins_per_look = 8;
 constexpr auto idle_before_asking = std::chrono::microseconds(10);
-constexpr std::chrono::nanoseconds poll_of_computed = std::chrono::microseconds(10);
+constexpr std::chrono::nanoseconds poll_of_computed = std::chrono::microseconds(2);
 constexpr auto held_sleep = std::chrono::microseconds(50);
 constexpr int shared_poll_max = 10;  // polling times that others may have the core for before this thread sleeps
 

@@ -122,6 +122,10 @@ class Idle {
   /// (null: on the thread's own).
   TaskControl* await_ready(TaskControl* self) noexcept;
 
+  /// Whether a task that has looked so often for what is not there shall yield, so that others run that may bring it.
+  [[nodiscard]] bool shall_yield_after(std::uint8_t vain_looks) const noexcept {
+    return vain_looks >= vain_looks_max || sharing_.is_shared();
+  }
   /// A task looks again and again for what is not there: others may have the core now and then.
   void look_in_vain() noexcept {
     if (sharing_.is_shared() || ++vain_looks_ % vain_looks_per_clock_look == 0) offer_core_in_loop();
@@ -168,6 +172,7 @@ class Idle {
     const void* subject;  // of its condition
   };
 
+  static constexpr std::uint8_t vain_looks_max = 4;
   static constexpr std::uint32_t vain_looks_per_clock_look = 16;
 
   [[nodiscard]] std::chrono::nanoseconds poll_time(Clock::time_point now) const noexcept;

@@ -22,7 +22,6 @@ constexpr std::uint64_t cycles_per_network_look = 50'000;  // 15 to 50 us
 constexpr std::uint32_t flag_spins = 200;
 constexpr std::size_t backlog_max = 4096;  // messages that a receiver may lag behind before the sender lets others run
 constexpr auto room_sleep = std::chrono::milliseconds(1);
-constexpr std::uint8_t probe_misses_max = 4;
 constexpr std::size_t host_stack_bytes_min = std::size_t{8} << 20;  // they were written for a process's main stack
 
 /// `alignment`: a power of two.
@@ -379,7 +378,7 @@ bool Processor::probe(TaskControl& self, const TaskControl& owner, const MatchWi
   if (!Inbound::has(owner, wish)) {
     poll();
     if (!Inbound::has(owner, wish)) {
-      if (++self.probe_misses < probe_misses_max) return false;
+      if (!idle_.shall_yield_after(++self.probe_misses)) return false;
       self.probe_misses = 0;
       yield(self);
       return Inbound::has(owner, wish);
@@ -398,9 +397,17 @@ void Processor::yield(TaskControl& self) {
   Idle& idle = here.idle_;
   if (idle.has_watches()) idle.check_watches();
   if (!idle.has_ready()) {
-    if (here.network_ != nullptr && here.poll_network()) here.poll();
+    bool is_in_vain = true;
+    if (here.network_ != nullptr) {
+      const std::uint64_t arrivals = here.network_->arrivals();
+      if (here.poll_network()) here.poll();
+      is_in_vain = here.network_->arrivals() == arrivals;  // else it may be what the task looks for
+    }
     if (idle.has_timers()) idle.expire_timers(Clock::now());
-    if (!idle.has_ready() && !here.is_wanted()) return idle.look_in_vain();
+    if (!idle.has_ready() && !here.is_wanted()) {
+      if (is_in_vain) idle.look_in_vain();
+      return;
+    }
   }
   idle.make_ready(self);
   here.dispatch(self);

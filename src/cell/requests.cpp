@@ -12,8 +12,6 @@ namespace aplib {
 
 namespace {
 
-constexpr std::uint8_t test_misses_max = 4;
-
 void remove_from_queue(Posted& request) noexcept {
   if (!request.queued) return;
   request.queued = false;
@@ -172,8 +170,9 @@ Wake Inbound::wait(TaskControl& self, const char* call, const RequestSet& set, b
 
 bool Inbound::test(TaskControl& self, const RequestSet& set, bool all) {
   if (misses_some(set, all)) {
-    self.cell->processor->poll();
-    if (misses_some(set, all) && ++self.probe_misses >= test_misses_max) {
+    Processor& here = *self.cell->processor;
+    here.poll();
+    if (misses_some(set, all) && here.idle().shall_yield_after(++self.probe_misses)) {
       self.probe_misses = 0;
       Processor::yield(self);
     }

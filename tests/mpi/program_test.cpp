@@ -158,6 +158,14 @@ TEST_F(MpiProgram, RanksThatWaitAllTheTimeDoNotStirTheProgressThread) {
   }
 }
 
+// One that has found what it looked for kept the others waiting once more.
+TEST_F(MpiProgram, RanksThatTestLeaveTheCoreOnceForEachMessage) {
+  EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/gives_way.c -o gives_way"), "");
+  EXPECT_EQ(output("core=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//'); "
+                   "timeout 60 taskset -c $core mpiexec --processes -n 2 ./gives_way"),
+            "once\n");
+}
+
 TEST_F(MpiProgram, EachRankHasItsOwnTimers) {
   EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/timers.c -o timers"), "");
   for (const char* const threads : {"1", "per-cell"}) {
