@@ -25,12 +25,10 @@ constexpr int shared_poll_max = 10;  // polling times that others may have the c
 
 Idle::Idle(Processor& here, Domain& domain) : here_(here), domain_(domain), parker_(domain.os) {}
 
-void Idle::prepare() {
-  network_ = domain_.network;
-  sharing_ = CoreSharing(domain_.owns_cores);
-}
+void Idle::prepare() { network_ = domain_.network; }
 
 void Idle::begin() {
+  sharing_ = CoreSharing(domain_.owns_cores);
   coarse_now_ = Clock::now();
   load_.restart(coarse_now_);
   show_choice(coarse_now_);

@@ -127,9 +127,19 @@ void ProcessRun::begin(std::uint64_t starts) {
   // A loaded host program may start its cells here. Threads made here belong to the machine, not to that program.
   const WithoutProgramContext without;
   network_->begin();
+  if (crowds_cores()) machine_.domain->owns_cores = false;  // it is ranks that compute beside those that wait
   if (machine_.domain->live_cells.load(std::memory_order_relaxed) == 0) network_->all_ended();  // relaxed: the same
   progress_thread_ = std::make_unique<ProgressThread>(*machine_.domain, *network_, *process_.supervisor);
   network_->status_changed();  // the host program may have given words before
+}
+
+// Each process of this host has as many threads as this one, as far as it is known.
+bool ProcessRun::crowds_cores() const {
+  const Domain& domain = *machine_.domain;
+  std::uint32_t processes = 1;
+  for (std::uint32_t process = 0; process < domain.cell_map.processes(); ++process)
+    processes += process != domain.process && network_->module().shares_host(process) ? 1 : 0;
+  return std::uint64_t{processes} * domain.carriers > machine_.placement.usable_cores;
 }
 
 void ProcessRun::open() {
