@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Two ranks that are processes on one core pass a token by MPI_Test: how often each leaves the core for a token. Once is
- * least. It prints "once", or how often. The best of many rounds counts: others may take the core in some. */
+/* Two ranks that are processes on one core pass a token by MPI_Test: how often each leaves the core for a token. Once
+ * is least. It prints "once", or how often. The best of many rounds counts: others may take the core in some. */
 #include <mpi.h>
 
 #include <stdio.h>
