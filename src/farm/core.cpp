@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "farm/core.hpp"
 
+#include <system_error>
 #include <utility>
 
 #include "base/cpus.hpp"
+#include "base/os/thread.hpp"
 #include "farm/pool_worker.hpp"
 
 namespace aplib::farm {
@@ -256,8 +258,12 @@ Farm::Farm(const Options& options) {
   const unsigned workers = options.workers != 0 ? options.workers
                            : far                ? cores_of_pool(options.pool)
                                                 : usable_cpu_count(allowed_cpus().size(), cpu_quota());
-  core_ = options.where == Where::threads ? detail::make_thread_core(options, workers)
-                                          : detail::make_process_core(options, workers);
+  try {
+    core_ = options.where == Where::threads ? detail::make_thread_core(options, workers)
+                                            : detail::make_process_core(options, workers);
+  } catch (const std::system_error& error) {
+    throw Error(Errc::exhausted, "farm: cannot start its threads: " + error.code().message() + os::thread_remedy);
+  }
 }
 
 Farm::~Farm() { core_->close(); }

@@ -18,6 +18,7 @@
 
 #include "aplib/error.hpp"
 #include "base/os/local_socket.hpp"
+#include "base/os/thread.hpp"
 
 namespace aplib::farm {
 namespace {
@@ -109,7 +110,8 @@ Nursery::Nursery(const Serve& serve) {
   std::fflush(nullptr);  // else each worker would write it again
   pid_ = ::fork();
   if (pid_ < 0)
-    throw Error(Errc::exhausted, fmt::format("farm: no process for workers: {}; see ulimit -u", std::strerror(errno)));
+    throw Error(Errc::exhausted,
+                fmt::format("farm: no process for workers: {}{}", std::strerror(errno), os::thread_remedy));
   if (pid_ != 0) return;
   socket_.reset();
   live(theirs.get(), serve);
@@ -126,9 +128,12 @@ Nursery::Child Nursery::make() {
   Word answer{};
   if (!send(socket_.get(), {0}) || !receive(socket_.get(), answer, &child.channel))
     throw Error(Errc::failed, "farm: the process that makes workers (aplib-nursery) is gone; was it killed?");
-  if (answer.value <= 0 || !child.channel) {
-    throw Error(Errc::exhausted,
-                fmt::format("farm: no process for a worker: {}", std::strerror(static_cast<int>(-answer.value))));
+  const bool has_process = answer.value > 0;
+  if (!has_process || !child.channel) {
+    // A descriptor that came, and had no room here, is lost without an errno.
+    const int error = has_process ? EMFILE : static_cast<int>(-answer.value);
+    throw Error(Errc::exhausted, fmt::format("farm: no process for a worker: {}{}", os::text_of(error),
+                                             error == EAGAIN || error == ENOMEM ? os::thread_remedy : ""));
   }
   child.process = static_cast<pid_t>(answer.value);
   return child;

@@ -31,7 +31,7 @@ constexpr int wrong_status = 2;
 void write(const std::string& file, const std::string& text) {
   if (file == "-") {
     if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
-      throw Error(Errc::failed, fmt::format("cannot write standard output: {}", std::strerror(errno)));
+      throw Error(Errc::failed, fmt::format("cannot write standard output: {}", os::text_of(errno)));
     return;
   }
   const os::UniqueFd out(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -43,7 +43,7 @@ void write(const std::string& file, const std::string& text) {
 }
 
 [[noreturn]] void refuse_unread(const std::string& file) {
-  throw Error(Errc::bad_option, fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
+  throw Error(Errc::bad_option, fmt::format("{}: cannot be read: {}", file, os::text_of(errno)));
 }
 
 /// Libraries may be large: only this is read of them here.

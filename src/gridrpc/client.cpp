@@ -341,7 +341,7 @@ int Client::call_later(const SessionPointer& session) {
       ++handle->threads_free;
     } catch (const std::exception& error) {
       if (handle->threads.empty())
-        throw Failure(GRPC_OTHER_ERROR_CODE, fmt::format("no thread for a session: {}; see ulimit -u", error.what()));
+        throw Failure(GRPC_OTHER_ERROR_CODE, fmt::format("no thread for a session: {}", error.what()));
     }
   }
   session->number = next_session_;

@@ -190,7 +190,7 @@ std::vector<ServerEntry> servers_of(const char* file) {
   const auto text = os::read_file(file);
   if (!text) {
     throw Failure(GRPC_CONFIGFILE_NOT_FOUND,
-                  fmt::format("the file of servers {} cannot be read: {}", file, std::strerror(errno)));
+                  fmt::format("the file of servers {} cannot be read: {}", file, os::text_of(errno)));
   }
   try {
     return read_configuration(*text, file);

@@ -22,6 +22,7 @@
 
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/thread.hpp"
 #include "calls/idl.hpp"
 #include "gridrpc/arguments.hpp"
 #include "gridrpc/channel.hpp"
@@ -83,7 +84,7 @@ class Server {
 
   /// Until the client closes the channel.
   void serve() {
-    std::thread(watch, channel_.reader(), busy_).detach();
+    os::quiet_thread("aplib-gridrpc", [reader = channel_.reader(), busy = busy_] { watch(reader, busy); }).detach();
     try {
       for (;;) {
         CallHead head;

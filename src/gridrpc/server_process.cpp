@@ -22,6 +22,7 @@
 
 #include "aplib/gridrpc.h"
 #include "base/os/spawn.hpp"
+#include "base/os/thread.hpp"
 #include "calls/idl.hpp"
 
 extern char** environ;  // NOLINT
@@ -119,7 +120,7 @@ void ServerProcess::start(unsigned number) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     throw Failure(GRPC_OTHER_ERROR_CODE,
-                  fmt::format("{}: no connection can be made: {}", subject(), std::strerror(errno)));
+                  fmt::format("{}: no connection can be made: {}", subject(), os::text_of(errno)));
   os::UniqueFd own(ends[0]);
   const os::UniqueFd theirs(ends[1]);
   std::vector<std::string> command{entry_.program};
@@ -141,12 +142,13 @@ void ServerProcess::start(unsigned number) {
       ::posix_spawnp(&process_, words[0], &settings.actions, &settings.attributes, words.data(), surroundings.data());
   if (error != 0) {
     process_ = -1;
-    const bool scarce = error == EAGAIN || error == ENOMEM || error == EMFILE;
-    throw Failure(scarce ? GRPC_OTHER_ERROR_CODE : GRPC_SERVER_NOT_FOUND,
-                  fmt::format("{}: it cannot be started: {}: {}", subject(), std::strerror(error),
-                              scarce                ? "see ulimit -u, or lower processes"
-                              : entry_.pool.empty() ? "check the program's path"
-                                                    : "apctl must be in PATH"));
+    const bool scarce = error == EAGAIN || error == ENOMEM;
+    throw Failure(scarce || error == EMFILE ? GRPC_OTHER_ERROR_CODE : GRPC_SERVER_NOT_FOUND,
+                  fmt::format("{}: it cannot be started: {}{}", subject(), os::text_of(error),
+                              scarce                ? std::string(os::thread_remedy) + ", or lower processes"
+                              : error == EMFILE     ? ""
+                              : entry_.pool.empty() ? "; check the program's path"
+                                                    : "; apctl must be in PATH"));
   }
   channel_ = std::make_unique<Channel>(std::move(own));
 }

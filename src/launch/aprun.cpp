@@ -882,11 +882,8 @@ int main(int argc, char** argv) {
   } catch (const aplib::Error& error) {
     tell_user(prefix, error.what());
     return static_cast<int>(aplib::ExitStatus::usage);
-  } catch (const std::bad_alloc&) {
-    tell_user(prefix, no_memory_text);
-    return static_cast<int>(aplib::ExitStatus::program_failed);
   } catch (const std::exception& error) {
-    tell_user(prefix, error.what());
+    tell_user(prefix, failure_text(error));
     return static_cast<int>(aplib::ExitStatus::program_failed);
   }
 }

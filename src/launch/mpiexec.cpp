@@ -194,8 +194,7 @@ void read_host_line(std::vector<SlottedHost>& hosts, std::string_view line, cons
 
 void read_host_file(std::vector<SlottedHost>& hosts, const std::string& path, const std::string& subject) {
   const auto content = os::read_file(path);
-  if (!content)
-    deny(fmt::format("{}: cannot read the host file {}: {}", subject, path, std::generic_category().message(errno)));
+  if (!content) deny(fmt::format("{}: cannot read the host file {}: {}", subject, path, os::text_of(errno)));
   std::string_view rest = *content;
   for (int number = 1; !rest.empty(); ++number) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
@@ -471,8 +470,7 @@ void MpiexecReader::give_programs() {
 
 void MpiexecReader::read_file(const std::string& path) {
   const auto content = os::read_file(path);
-  if (!content)
-    deny(fmt::format("cannot read the file of programs {}: {}", path, std::generic_category().message(errno)));
+  if (!content) deny(fmt::format("cannot read the file of programs {}: {}", path, os::text_of(errno)));
   in_file_ = true;
   std::istringstream lines(*content);
   std::string line;

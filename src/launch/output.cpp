@@ -93,7 +93,7 @@ void Output::prepare(std::uint32_t cells, bool with_host) {
     struct stat is {};
     const bool folder = opened && ::fstat(opened.get(), &is) == 0 && S_ISDIR(is.st_mode);
     if (opened && !folder) return;
-    throw Error(Errc::failed, fmt::format("cannot {} {}: {}", what, path, std::strerror(folder ? EISDIR : errno)));
+    throw Error(Errc::failed, fmt::format("cannot {} {}: {}", what, path, os::text_of(folder ? EISDIR : errno)));
   };
   std::vector<std::uint32_t> all;
   for (std::uint32_t cell = 0; cell < cells; ++cell) all.push_back(cell);
@@ -136,7 +136,7 @@ Destination& Output::destination(Cell& cell, std::uint32_t id, Channel channel) 
   if (place == nullptr) {
     const int descriptor = open_for_writing(folder(), path, first && exclusive(channel) ? O_TRUNC : 0);
     if (descriptor < 0) {
-      if (problem_.empty()) problem_ = fmt::format("cannot write {}: {}", path, std::strerror(errno));
+      if (problem_.empty()) problem_ = fmt::format("cannot write {}: {}", path, os::text_of(errno));
       place = std::make_shared<Destination>(::open("/dev/null", O_WRONLY | O_CLOEXEC), path, true);
     } else {
       place = std::make_shared<Destination>(descriptor, path, true);
@@ -255,7 +255,7 @@ int Output::input(std::uint32_t id) {
   if (!cell->input) {
     const std::string path = expand_cell(plan_.input, cell_text(id));
     cell->input.emplace(::openat(folder(), path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!*cell->input) note(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+    if (!*cell->input) note(fmt::format("cannot read {}: {}", path, os::text_of(errno)));
   }
   return cell->input->get();
 }

@@ -7,11 +7,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/system/system_error.hpp>
 #include <cerrno>
 #include <cstring>
 #include <iostream>
+#include <new>
+#include <system_error>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
+#include "base/os/thread.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -90,6 +95,16 @@ std::string table(const std::vector<TableRow>& rows) {
     text += line + '\n';
   }
   return text;
+}
+
+std::string failure_text(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return no_memory_text;
+  // Asio names the call alone that has failed, as "epoll", and the standard library says no more than the reason.
+  if (const auto* const asios = dynamic_cast<const boost::system::system_error*>(&error))
+    return "cannot wait for events: " + os::text_of(asios->code().value());
+  const auto* const own = dynamic_cast<const std::system_error*>(&error);
+  if (own == nullptr || own->code() != std::errc::resource_unavailable_try_again) return error.what();
+  return "cannot start a thread: " + own->code().message() + os::thread_remedy;
 }
 
 void tell_user(std::string_view who, std::string_view text) {

@@ -5,6 +5,7 @@
 //   return print("apctl", table);                                  // standard output; 1 when it cannot be written
 #pragma once
 
+#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,9 @@ using TableRow = std::vector<std::string>;
 /// What the user is told when std::bad_alloc is thrown.
 inline constexpr const char* no_memory_text =
     "no memory is left; raise the limit on address space (ulimit -v), or that of the control group";
+
+/// What the user is told of an exception that ends the program.
+[[nodiscard]] std::string failure_text(const std::exception& error);
 
 /// Writes "who: text" and an end of line to standard error, in one piece; without a name, only the text. If standard
 /// error takes nothing, that is no failure, because there is nobody to tell.

@@ -727,7 +727,7 @@ void ElfFile::check_unchanged() const {
   try {
     now = ElfInput(path_).identity();
   } catch (const Error& error) {
-    throw Error(Errc::failed, fmt::format("{} (it was there when it was loaded)", error.what()));
+    throw Error(Errc::failed, fmt::format("{}; it was there when it was loaded", error.what()));
   }
   if (now != identity_) {
     throw Error(Errc::failed, fmt::format("{}: was replaced since it was loaded; {}", path_, remedy));

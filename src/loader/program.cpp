@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +24,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string_view>
 
 #include "aplib/error.hpp"
 #include "arch/elf.hpp"
@@ -415,8 +417,11 @@ Library Search::shared(const std::string& what) {
   void* handle = ::dlopen(what.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* reason = ::dlerror();
-    fail(fmt::format("cannot be loaded: {}", reason != nullptr ? reason : "no reason given"),
-         "repair it, or let every cell have its own copy (a private library)");
+    const std::string_view text = reason != nullptr ? reason : "no reason given";
+    fail(fmt::format("cannot be loaded: {}", text),
+         text.find(std::strerror(EMFILE)) != text.npos
+             ? "raise the limit of open files (ulimit -n)"
+             : "repair it, or let every cell have its own copy (a private library)");
   }
   return {.sharing = Sharing::shared, .path = what, .file = nullptr, .handle = handle};
 }

@@ -106,7 +106,9 @@ Failure* caught() {
   } catch (Failure& failure) {
     return new Failure(std::move(failure));
   } catch (const std::bad_alloc&) {
-    return new Failure{MPI_ERR_NO_MEM, "there is no memory"};
+    return new Failure{
+        MPI_ERR_NO_MEM,
+        "there is no memory; raise the limit on address space (ulimit -v), or that of the control group"};
   } catch (const DatatypeError& error) {
     return new Failure{error.error_class(), error.what()};
   } catch (const Error& error) {

@@ -14,6 +14,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/system/system_error.hpp>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -52,7 +53,7 @@ struct Command {
 };
 
 [[noreturn]] void refuse(const std::string& what, int reason) {
-  throw Error(Errc::failed, fmt::format("{}: {}", what, std::generic_category().message(reason)));
+  throw Error(Errc::failed, fmt::format("{}: {}", what, os::text_of(reason)));
 }
 
 /// A folder of this user alone, for the sockets of a standing relay; made where it is missing.
@@ -115,6 +116,7 @@ class LocalListener {
  public:
   explicit LocalListener(std::string path)
       : path_(std::move(path)), socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    if (!socket_) os::refuse_descriptor("a local socket");
     const sockaddr_un address = address_of(path_);
     const mode_t before = ::umask(S_IRWXG | S_IRWXO);
     const bool bound = ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
@@ -286,8 +288,9 @@ int serve(const Command& command) {
     std::fflush(stdout);
   } else {
     if (!command.socket.empty()) local.emplace(command.socket);
-    session.emplace(io, relay, os::Ends{os::UniqueFd(::dup(STDIN_FILENO)), os::UniqueFd(::dup(STDOUT_FILENO))}, ready,
-                    [&io] { io.stop(); });
+    os::Ends streams{os::UniqueFd(::dup(STDIN_FILENO)), os::UniqueFd(::dup(STDOUT_FILENO))};
+    if (!streams.reader || !streams.writer) os::refuse_descriptor("copies of its streams");
+    session.emplace(io, relay, std::move(streams), ready, [&io] { io.stop(); });
   }
   if (local) relay.listen(local->release());
   asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
@@ -346,6 +349,9 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     return aplib::relay::run(command);
+  } catch (const boost::system::system_error& error) {
+    std::fprintf(stderr, "aprelay: cannot wait for events: %s\n", aplib::os::text_of(error.code().value()).c_str());
+    return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "aprelay: %s\n", error.what());
     return 2;

@@ -140,7 +140,7 @@ TEST_F(Handles, AreOfServersAndFunctionsThatAreThere) {
   EXPECT_EQ(error(), "there is no server tset: known ones are test; a path has a slash");
   EXPECT_EQ(grpc_function_handle_init(&handle, "/nowhere/server", "twice"), GRPC_SERVER_NOT_FOUND);
   EXPECT_EQ(error(),
-            "server /nowhere/server (/nowhere/server): it cannot be started: No such file or directory: check "
+            "server /nowhere/server (/nowhere/server): it cannot be started: No such file or directory; check "
             "the program's path");
   EXPECT_EQ(grpc_function_handle_init(&handle, "test", "thrice"), GRPC_FUNCTION_NOT_FOUND);
   EXPECT_TRUE(error().starts_with("server test has no function thrice: it has twice, scalars,")) << error();

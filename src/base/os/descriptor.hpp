@@ -127,13 +127,18 @@ struct DirectoryId {
   return true;
 }
 
+/// What the system says of an error (errno), and of one that is a limit on open files what helps.
+[[nodiscard]] inline std::string text_of(int error) {
+  std::string text = std::strerror(error);
+  if (error == EMFILE) text += "; raise the limit of open files (ulimit -n)";
+  if (error == ENFILE) text += "; the computer has no room for more open files (sysctl fs.file-max)";
+  return text;
+}
+
 /// Throws Error(exhausted) from errno: "cannot make <what>: <reason>; <remedy>".
 [[noreturn]] inline void refuse_descriptor(const char* what) {
   const int reason = errno;
-  std::string text = std::string("cannot make ") + what + ": " + std::strerror(reason);
-  if (reason == EMFILE) text += "; raise the limit of open files (ulimit -n)";
-  if (reason == ENFILE) text += "; the computer has no room for more open files (sysctl fs.file-max)";
-  throw Error(Errc::exhausted, text);
+  throw Error(Errc::exhausted, std::string("cannot make ") + what + ": " + text_of(reason));
 }
 
 /// A pipe whose ends are closed by exec. Either end can be closed or released alone.

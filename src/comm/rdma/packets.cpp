@@ -34,9 +34,11 @@ void RdmaModule::Impl::send(Peer to, const Label& label, std::span<const std::by
       append(link, to, label, body, 0);
     }
   } catch (const std::bad_alloc&) {
-    throw Error(Errc::exhausted,
-                fmt::format("rdma: send to {}: no memory to queue a body of {} bytes; {} bytes wait there already",
-                            name_of(to), body.size(), link.queued.load()));
+    throw Error(
+        Errc::exhausted,
+        fmt::format("rdma: send to {}: no memory to queue a body of {} bytes; {} bytes wait there already: receive "
+                    "them sooner, or raise the limit on address space (ulimit -v)",
+                    name_of(to), body.size(), link.queued.load()));
   }
   frames_sent_.fetch_add(1, counting);
   bytes_sent_.fetch_add(body.size(), counting);

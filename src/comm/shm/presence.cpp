@@ -86,7 +86,8 @@ std::optional<SharedMemory> SharedMemory::open(const os::UniqueFd& descriptor, s
   }
   void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
   if (data == MAP_FAILED) {
-    why = fmt::format("its shared memory cannot be mapped: {}", std::generic_category().message(errno));
+    why = fmt::format("its shared memory cannot be mapped: {}; raise the limit on address space (ulimit -v)",
+                      std::generic_category().message(errno));
     return std::nullopt;
   }
   SharedMemory opened;
@@ -316,7 +317,9 @@ Given take(int socket, Connection& connection, std::string& why) {
   }
   if (paper.verdict == static_cast<std::uint8_t>(Verdict::not_now)) return Given::not_now;
   if (paper.verdict == static_cast<std::uint8_t>(Verdict::unable)) {
-    why = "no descriptor or memory is left there to share memory; raise its limit of open files (ulimit -n)";
+    why =
+        "no descriptor or memory is left there to share memory; raise its limit of open files (ulimit -n) or on "
+        "address space (ulimit -v)";
     return Given::wrong;
   }
   if (paper.verdict != static_cast<std::uint8_t>(Verdict::taken) || paper.segment_bytes != sizeof(Segment) ||

@@ -139,7 +139,7 @@ void ShmModule::send(Peer to, const Label& label, std::span<const std::byte> bod
   } catch (const std::bad_alloc&) {
     throw Error(Errc::exhausted,
                 fmt::format("shm: send to process {}: no memory to queue a body of {} bytes; {} bytes wait there "
-                            "already",
+                            "already: receive them sooner, or raise the limit on address space (ulimit -v)",
                             to, body.size(), link.queued()));
   }
 }

@@ -50,7 +50,7 @@ namespace {
 
 using Endpoint = boost::asio::ip::tcp::endpoint;
 
-std::string last_error() { return std::generic_category().message(errno); }
+std::string last_error() { return os::text_of(errno); }
 
 std::string objection(const boost::asio::ip::address& address, unsigned flags) {
   if (address.is_loopback() || (flags & IFF_LOOPBACK) != 0) return "the loopback interface: reaches this host only";
@@ -234,7 +234,7 @@ Listener::Listener(const std::string& address, const std::string& ports) {
     error = errno;
     if (error != EADDRINUSE && error != EACCES) break;
   }
-  const std::string reason = std::generic_category().message(error);
+  const std::string reason = os::text_of(error);
   if (error == EADDRINUSE && range.first != 0) {
     throw Error(
         Errc::failed,

@@ -125,7 +125,7 @@ void TcpModule::send(Peer to, const Label& label, std::span<const std::byte> bod
   } catch (const std::bad_alloc&) {
     throw Error(Errc::exhausted,
                 fmt::format("tcp: send to process {}: no memory to queue a body of {} bytes; {} bytes wait there "
-                            "already",
+                            "already: receive them sooner, or raise the limit on address space (ulimit -v)",
                             to, body.size(), link.queued()));
   }
   impl_->service.sent();

@@ -366,10 +366,8 @@ int main(int argc, char** argv) {
   try {
     if (argc == 2 && argv[1] == std::string_view("--worker")) return aplib::farm::run_worker();
     return aplib::farm::run(argc, argv);
-  } catch (const std::bad_alloc&) {
-    tell_user("apfarm", aplib::launch::no_memory_text);
   } catch (const std::exception& error) {
-    tell_user("apfarm", error.what());
+    tell_user("apfarm", aplib::launch::failure_text(error));
   }
   return aplib::farm::usage_status;
 }

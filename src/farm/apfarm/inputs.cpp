@@ -145,7 +145,7 @@ ValueReader::State ValueReader::next(std::string& value) {
     std::array<char, 65536> bytes;
     const ssize_t count = ::read(descriptor_.get(), bytes.data(), bytes.size());
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) return State::waits;
-    if (count < 0) throw Error(Errc::failed, fmt::format("cannot read {}: {}", name_, std::strerror(errno)));
+    if (count < 0) throw Error(Errc::failed, fmt::format("cannot read {}: {}", name_, os::text_of(errno)));
     ended_ = count == 0;
     buffer_.append(bytes.data(), static_cast<std::size_t>(count));
   }
@@ -161,7 +161,7 @@ ValueReader Inputs::open(const std::string& file) {
     return {std::move(copy), "standard input", style_.separator};
   }
   os::UniqueFd descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!descriptor) throw Error(Errc::bad_option, fmt::format("cannot open {}: {}", file, std::strerror(errno)));
+  if (!descriptor) throw Error(Errc::bad_option, fmt::format("cannot open {}: {}", file, os::text_of(errno)));
   return {std::move(descriptor), file, style_.separator};
 }
 

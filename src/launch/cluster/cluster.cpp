@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
 #include "base/text.hpp"
 #include "launch/cluster/document.hpp"
 #include "launch/cluster/keys.hpp"
@@ -589,8 +590,7 @@ Cluster read_cluster(const std::string& path) {
   std::string text(document_bytes_max + 1, '\0');  // one more than is allowed shows what is too large, or never ends
   if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!in.is_open() || in.bad()) {
-    throw Error(Errc::bad_option,
-                fmt::format("cannot read the cluster file {}: {}", path, std::generic_category().message(errno)));
+    throw Error(Errc::bad_option, fmt::format("cannot read the cluster file {}: {}", path, os::text_of(errno)));
   }
   text.resize(static_cast<std::size_t>(in.gcount()));
   Cluster cluster = parse_cluster(text, path, Options::from_environment());

@@ -305,7 +305,7 @@ int main(int argc, char** argv) {
   try {
     return aplib::launch::ctl::run(argc, argv);
   } catch (const std::exception& error) {
-    tell_user("apctl", error.what());
+    tell_user("apctl", aplib::launch::failure_text(error));
     return 1;
   }
 }

@@ -147,7 +147,7 @@ RegistryDoor::RegistryDoor(Verbs verbs) {
     forget_dead_jobs(folder);
     impl_->listener = RegistrySocket::make();
     if (impl_->listener.listen(impl_->path) != 0) {
-      problem_ = fmt::format("cannot listen at {}: {}", impl_->path, std::generic_category().message(errno));
+      problem_ = fmt::format("cannot listen at {}: {}", impl_->path, os::text_of(errno));
       return;
     }
     remove_at_sudden_end(impl_->path);

@@ -18,11 +18,11 @@
 #include <climits>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -76,8 +76,7 @@ int tell_repair(const Pool& pool, bool is_new) {
 std::string read_text(const std::string& file) {
   auto text = os::read_file(file);
   if (!text)
-    throw Error(Errc::bad_option,
-                fmt::format("cannot read the cluster file {}: {}", file, std::generic_category().message(errno)));
+    throw Error(Errc::bad_option, fmt::format("cannot read the cluster file {}: {}", file, os::text_of(errno)));
   return *std::move(text);
 }
 
@@ -170,14 +169,14 @@ int pool_down(const std::string& name) {
   const Pool pool = Pool::open(name);
   const std::vector<pool::KeeperAddress> ways = pool.ways();
   std::vector<std::string> problems(ways.size());
-  std::vector<std::thread> threads;
+  std::vector<std::future<void>> ends;  // all at once, as long as there are threads
   for (std::size_t i = 0; i < ways.size(); ++i) {
-    threads.emplace_back([&, i] {
+    ends.push_back(std::async(std::launch::async | std::launch::deferred, [&, i] {
       problems[i] = pool::end_keeper(ways[i], end_patience);
       pool.end_masters(i);
-    });
+    }));
   }
-  for (std::thread& thread : threads) thread.join();
+  for (const std::future<void>& each : ends) each.wait();
   int status = 0;
   const auto complain = [&](const std::string& text) {
     status = static_cast<int>(ExitStatus::program_failed);

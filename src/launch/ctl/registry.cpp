@@ -48,6 +48,12 @@ constexpr std::string_view unready = ".new";  // ends the name of a socket that 
 
 }  // namespace
 
+bool RegistrySocket::is_made() const noexcept {
+  if (descriptor_) return true;
+  errno = error_;
+  return false;
+}
+
 RegistrySocket RegistrySocket::make() { return RegistrySocket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
 
 void RegistrySocket::limit_waits(std::chrono::microseconds time) const {
@@ -57,7 +63,7 @@ void RegistrySocket::limit_waits(std::chrono::microseconds time) const {
 
 int RegistrySocket::connect(const std::string& path) const {
   sockaddr_un address;
-  if (!fill(address, path)) return -1;
+  if (!is_made() || !fill(address, path)) return -1;
   int result = 0;
   do {  // a connection that waits for its turn is not restarted after a stop where its wait is limited
     result = ::connect(descriptor_.get(), plain(address), sizeof address);
@@ -69,7 +75,7 @@ int RegistrySocket::listen(const std::string& path) const {
   constexpr int waiting_max = 16;
   const std::string before = path + std::string(unready);
   sockaddr_un address;
-  if (!fill(address, before)) return -1;
+  if (!is_made() || !fill(address, before)) return -1;
   // One that was killed may have left it. Anything else of that name is somebody's.
   struct stat there {};
   if (::lstat(before.c_str(), &there) == 0 && S_ISSOCK(there.st_mode) && make().connect(before) != 0)
@@ -154,6 +160,7 @@ bool answers(const std::string& folder, std::uint32_t job) {
   const RegistrySocket socket = RegistrySocket::make();
   socket.limit_waits(std::chrono::milliseconds(1));
   if (socket.connect(path) == 0 || errno == EAGAIN) return true;  // a stopped one does not accept
+  if (errno == EMFILE || errno == ENFILE) return true;            // who asks it something is told
   // A socket gets this name after it listens, so the process of this one has gone.
   if (errno == ECONNREFUSED) ::unlink(path.c_str());
   return false;
@@ -252,7 +259,7 @@ wire::Bytes ask_job(const std::string& folder, std::uint32_t job, const std::vec
     const int error = errno;
     if (error == ENOENT || error == ECONNREFUSED) refuse(fmt::format("there is no job {}: see apctl list", job));
     if (error == EAGAIN) refuse_silence();
-    refuse(fmt::format("job {} cannot be reached: {}", job, std::generic_category().message(error)));
+    refuse(fmt::format("job {} cannot be reached: {}", job, os::text_of(error)));
   }
   if (socket.peer_user() != ::getuid()) refuse(fmt::format("job {} belongs to another user", job));
   if (!socket.send(wire::encode(Request{request}))) refuse(fmt::format("job {} has ended meanwhile", job));

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -76,7 +77,8 @@ void leave_end(const std::string& job_socket, const wire::MachineEnd& end) noexc
 /// A stream between two processes of this computer, or none.
 class RegistrySocket {
  public:
-  explicit RegistrySocket(int descriptor = -1) noexcept : descriptor_(descriptor) {}
+  /// Without a descriptor, errno says why.
+  explicit RegistrySocket(int descriptor = -1) noexcept : descriptor_(descriptor), error_(descriptor < 0 ? errno : 0) {}
 
   static RegistrySocket make();
 
@@ -98,7 +100,11 @@ class RegistrySocket {
   [[nodiscard]] uid_t peer_user() const;
 
  private:
+  /// Or errno says why not.
+  [[nodiscard]] bool is_made() const noexcept;
+
   os::UniqueFd descriptor_;
+  int error_;  // why there is no descriptor
 };
 
 }  // namespace aplib::launch::ctl

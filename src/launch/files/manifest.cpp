@@ -85,7 +85,7 @@ class Gatherer {
  private:
   void complain(std::string text) { manifest_.problems.push_back(std::move(text)); }
   void cannot_read(const std::string& path, int error) {
-    complain(fmt::format("cannot read {}: {}", shown(path), std::strerror(error)));
+    complain(fmt::format("cannot read {}: {}", shown(path), os::text_of(error)));
   }
 
   void add(const std::string& path, const std::string& target, const struct stat& status) {

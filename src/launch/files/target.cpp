@@ -105,7 +105,7 @@ void Target::fail(std::string_view path, int error) const {
                        : error == EACCES || error == EPERM || error == EROFS
                            ? "; choose a folder that this user may write to"
                            : "";
-  throw Error(Errc::failed, fmt::format("cannot write {}: {}{}", full(path), std::strerror(error), remedy));
+  throw Error(Errc::failed, fmt::format("cannot write {}: {}{}", full(path), os::text_of(error), remedy));
 }
 
 std::optional<std::uint64_t> Target::free_bytes() const {

@@ -17,7 +17,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <span>
 #include <sstream>
@@ -426,10 +425,8 @@ void Node::greet_launcher() {
 void Node::run_loop() {
   try {
     loop_.run();
-  } catch (const std::bad_alloc&) {
-    end_at_once(no_memory_text);
   } catch (const std::exception& error) {
-    end_at_once(error.what());
+    end_at_once(failure_text(error).c_str());
   }
 }
 
@@ -474,10 +471,8 @@ int Node::run() {
     status = gone_status;
   } catch (const CalledOff&) {
     // The launcher has told the cause.
-  } catch (const Error& error) {
-    cannot(error.what());
-  } catch (const std::bad_alloc&) {
-    cannot(no_memory_text);
+  } catch (const std::exception& error) {
+    cannot(failure_text(error));
   }
   staged_.remove();
   return status;

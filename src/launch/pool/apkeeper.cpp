@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -29,6 +30,7 @@
 #include "aplib/error.hpp"
 #include "aplib/version.hpp"
 #include "base/os/own_folder.hpp"
+#include "base/os/thread.hpp"
 #include "base/text.hpp"
 #include "comm/job_key.hpp"
 #include "launch/cluster/speed.hpp"
@@ -219,8 +221,7 @@ int run(int argc, char** argv) {
   const bool listens = socket.listen(settings.path) == 0;
   ::umask(usual);
   if (!listens) {
-    throw Error(Errc::failed,
-                fmt::format("cannot listen at {}: {}", settings.path, std::generic_category().message(errno)));
+    throw Error(Errc::failed, fmt::format("cannot listen at {}: {}", settings.path, os::text_of(errno)));
   }
   const auto stand = [&] {
     settings.listener.reset(::fcntl(socket.descriptor(), F_DUPFD_CLOEXEC, 3));
@@ -234,7 +235,10 @@ int run(int argc, char** argv) {
   }
   os::Pipe settled = os::Pipe::make();
   const pid_t child = ::fork();
-  if (child < 0) throw Error(Errc::exhausted, "cannot start a process of its own");
+  if (child < 0) {
+    throw Error(Errc::exhausted,
+                fmt::format("cannot start a process of its own: {}{}", std::strerror(errno), os::thread_remedy));
+  }
   if (child > 0) {
     settled.writer.reset();
     char nothing = 0;
@@ -264,7 +268,7 @@ int main(int argc, char** argv) {
   try {
     return aplib::launch::pool::run(argc, argv);
   } catch (const std::exception& error) {
-    tell_user("apkeeper", error.what());
+    tell_user("apkeeper", aplib::launch::failure_text(error));
     return 2;
   }
 }

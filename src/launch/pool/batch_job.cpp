@@ -275,8 +275,7 @@ void BatchJob::begin_here() const {
   const std::string output = file("output");
   const os::UniqueFd said(::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   const os::UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!said || !nothing)
-    throw Error(Errc::failed, fmt::format("cannot write {}: {}", output, std::generic_category().message(errno)));
+  if (!said || !nothing) throw Error(Errc::failed, fmt::format("cannot write {}: {}", output, os::text_of(errno)));
   const pid_t child = ::fork();
   if (child == 0) {
     ::setsid();

@@ -29,6 +29,7 @@
 #include "aplib/error.hpp"
 #include "base/cpus.hpp"
 #include "base/os/local_socket.hpp"
+#include "base/os/thread.hpp"
 #include "launch/start/child.hpp"
 #include "launch/start/launch_method.hpp"
 #include "launch/this_host.hpp"
@@ -372,7 +373,8 @@ void HostKeeper::start(Guest& words, Guest& streams) {
   const pid_t child = can ? ::fork() : -1;
   if (child == 0) become(*words.knock, words.socket.get(), streams.socket.get(), theirs.get());
   if (child < 0) {
-    say(words.socket.get(), fmt::format("{}cannot start a process: {}\n", refusal_mark, std::strerror(errno)));
+    say(words.socket.get(), fmt::format("{}cannot start a process: {}{}\n", refusal_mark, os::text_of(errno),
+                                        can ? os::thread_remedy : ""));
     return;
   }
   ++started_;

@@ -33,7 +33,7 @@ constexpr const char* silence = "its keeper closes the connection without a word
 std::string not_reached(int error) {
   if (error == ENOENT || error == ECONNREFUSED)
     return "the way to its keeper is closed, as when the keeper, or ssh to its host, has ended";
-  return fmt::format("its keeper cannot be reached: {}", std::generic_category().message(error));
+  return fmt::format("its keeper cannot be reached: {}", os::text_of(error));
 }
 
 int milliseconds_until(Clock::time_point until) {
@@ -55,12 +55,12 @@ void end(Question& question, FactsAnswer& answer, std::string problem) {
   question.socket.reset();
 }
 
-/// Connects and knocks, unless too many others do.
-void ask(Question& question, const KeeperAddress& way, FactsAnswer& answer) {
+/// Connects and knocks, unless too many others do. `others_end`: those of ours give descriptors back.
+void ask(Question& question, const KeeperAddress& way, FactsAnswer& answer, bool others_end) {
   ctl::RegistrySocket socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket.descriptor() < 0) {
-    if (errno == EMFILE || errno == ENFILE) return;  // until others have been answered
-    return end(question, answer, fmt::format("no socket: {}", std::generic_category().message(errno)));
+    if (others_end && (errno == EMFILE || errno == ENFILE)) return;  // until they have been answered
+    return end(question, answer, fmt::format("no socket: {}", os::text_of(errno)));
   }
   if (socket.connect(way.socket) != 0) {
     if (errno == EAGAIN) return;
@@ -137,10 +137,11 @@ std::vector<FactsAnswer> facts_of(std::span<const KeeperAddress> ways, std::chro
   std::vector<pollfd> fds;
   for (;;) {
     bool waits_for_others = false;
+    const bool others_end = std::ranges::any_of(questions, [](const Question& each) { return !!each.socket; });
     fds.clear();
     for (std::size_t i = 0; i < ways.size(); ++i) {
       Question& question = questions[i];
-      if (!question.done && !question.socket) ask(question, ways[i], answers[i]);
+      if (!question.done && !question.socket) ask(question, ways[i], answers[i], others_end || !fds.empty());
       if (question.done) continue;
       waits_for_others = waits_for_others || !question.socket;
       if (question.socket) fds.push_back({question.socket.get(), POLLIN, 0});

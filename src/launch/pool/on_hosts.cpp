@@ -276,7 +276,7 @@ class HostRuns {
   start::StartEvents events() {
     start::StartEvents events;
     events.said = [this](std::uint32_t host, const std::string& line) {
-      complain(fmt::format("{}: {}", name(host), line));
+      if (!was_told(host)) complain(fmt::format("{}: {}", name(host), line));
     };
     events.failed = [this](std::uint32_t host, const std::string& text) {
       complain(text);
@@ -318,7 +318,7 @@ class HostRuns {
       for (const std::string& problem : problems)
         if (is_news) complain_of(host, problem);
     } catch (const std::exception& error) {
-      complain_of(host, error.what());
+      complain_of(host, failure_text(error));
     }
     const std::lock_guard lock(mutex_);
     ends = {};

@@ -43,7 +43,7 @@ std::string folder_of(const std::string& name) {
 }
 
 [[noreturn]] void refuse(const std::string& subject) {
-  throw Error(Errc::failed, fmt::format("{}: {}", subject, std::generic_category().message(errno)));
+  throw Error(Errc::failed, fmt::format("{}: {}", subject, os::text_of(errno)));
 }
 
 /// Nobody else can read it, also before it is written.

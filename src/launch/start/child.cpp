@@ -230,7 +230,8 @@ Child::Child(const Command& command) : leaves_some_(command.leaves_some) {
     fork_error = errno;
   }
   if (pid_ < 0) {
-    throw Error(Errc::exhausted, fmt::format("cannot start {}: fork: {}", words[0], std::strerror(fork_error)));
+    throw Error(Errc::exhausted,
+                fmt::format("cannot start {}: {}{}", words[0], std::strerror(fork_error), os::thread_remedy));
   }
   failure.writer.reset();
   Failure what{};

@@ -117,7 +117,8 @@ class KeeperMethod final : public LaunchMethod {
                                 host_name(node), remedy)};
   }
   std::string not_executed(const NodeStart& node, const std::string& why) const override {
-    return fmt::format("{}: {}; {}", host_name(node), why, remedy);
+    const bool is_a_limit_here = why.find("ulimit") != why.npos;  // and names its own remedy
+    return fmt::format("{}: {}{}{}", host_name(node), why, is_a_limit_here ? "" : "; ", is_a_limit_here ? "" : remedy);
   }
   bool in_turn() const override { return false; }
 

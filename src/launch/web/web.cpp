@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
 #include "base/text.hpp"
 #include "comm/job_key.hpp"
 #include "launch/ctl/registry.hpp"
@@ -43,7 +44,7 @@ constexpr std::chrono::milliseconds state_stays{200};
 /// Stands in the page where a word is to come that nobody else can know.
 constexpr std::string_view nonce_mark = "@NONCE@";
 
-std::string system_text() { return std::generic_category().message(errno); }
+std::string system_text() { return os::text_of(errno); }
 
 std::string random_word() {
   std::array<std::byte, 16> bytes{};
@@ -177,6 +178,7 @@ struct Listener {
 
 Listener listen_on_loopback(std::uint16_t port) {
   Listener made{.socket = os::UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))};
+  if (!made.socket) os::refuse_descriptor("a socket for the page");
   const int on = 1;
   ::setsockopt(made.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};
@@ -185,7 +187,7 @@ Listener listen_on_loopback(std::uint16_t port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t bytes = sizeof address;
   auto* plain = reinterpret_cast<sockaddr*>(&address);
-  if (!made.socket || ::bind(made.socket.get(), plain, bytes) != 0 || ::listen(made.socket.get(), SOMAXCONN) != 0 ||
+  if (::bind(made.socket.get(), plain, bytes) != 0 || ::listen(made.socket.get(), SOMAXCONN) != 0 ||
       ::getsockname(made.socket.get(), plain, &bytes) != 0) {
     throw Error(Errc::failed, fmt::format("cannot listen at 127.0.0.1, port {}: {}{}", port, system_text(),
                                           port != 0 ? "; use another one, or none" : ""));

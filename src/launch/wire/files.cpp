@@ -52,7 +52,7 @@ class MappedFile {
 
  private:
   [[noreturn]] static void fail(const std::string& path, int error) {
-    throw Error(Errc::failed, fmt::format("cannot read {}: {}", path, std::strerror(error)));
+    throw Error(Errc::failed, fmt::format("cannot read {}: {}", path, os::text_of(error)));
   }
 
   void* data_ = nullptr;
