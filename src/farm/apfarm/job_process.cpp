@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/thread.hpp"
 #include "farm/apfarm/printer.hpp"
 
 namespace aplib::farm {
@@ -50,7 +51,13 @@ GroupGuard::GroupGuard(std::size_t count) : count_(count) {
   for (std::size_t i = 0; i < count; ++i) ::new (&groups_[i]) std::atomic<pid_t>(0);
   os::Pipe pipe = os::Pipe::make();
   // As fork(), but its end is no SIGCHLD: whoever waits for any child (without __WALL) does not see it.
-  if (::syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr) == 0) guard_groups(pipe.reader.get(), groups_, count);
+  const long guard = ::syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr);
+  if (guard == 0) guard_groups(pipe.reader.get(), groups_, count);
+  if (guard < 0) {
+    const std::string why = os::text_of(errno);
+    ::munmap(memory, count * sizeof(std::atomic<pid_t>));
+    throw Error(Errc::exhausted, fmt::format("cannot start the guard of jobs: {}{}", why, os::thread_remedy));
+  }
   alive_ = std::move(pipe.writer);
 }
 
@@ -68,7 +75,7 @@ const char* job_folder() {
 os::UniqueFd make_job_file() {
   os::UniqueFd file(::open(job_folder(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (!file && errno != EMFILE && errno != ENFILE) file.reset(::memfd_create("apfarm", MFD_CLOEXEC));
-  if (!file) throw Error(Errc::exhausted, fmt::format("no file for a job's output: {}", std::strerror(errno)));
+  if (!file) os::refuse_descriptor("a file for a job's output");
   return file;
 }
 
@@ -135,11 +142,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
 }  // namespace
 
 JobProcess::JobProcess(const Command& command, const std::string& shell, const std::vector<char*>& environment,
-                       JobStreams streams) {
-  if (streams.captures) {
-    for (const Stream stream : {output, error})
-      files_[stream] = streams.files[stream] ? std::move(streams.files[stream]) : make_job_file();
-  }
+                       JobStreams streams)
+    : files_(std::move(streams.files)) {
   const std::vector<std::string> shell_command{shell, "-c", command.text};
   const std::vector<char*> words = pointers_to(command.words);
   const std::vector<char*> shell_words = pointers_to(shell_command);
@@ -157,8 +161,10 @@ JobProcess::JobProcess(const Command& command, const std::string& shell, const s
   if (problem == 0) return;
   if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
   streams.group->store(0, std::memory_order_release);
-  throw Error(problem == EAGAIN || problem == ENOMEM ? Errc::exhausted : Errc::failed,
-              fmt::format("cannot start \"{}\": {}", command.text.substr(0, 200), std::strerror(problem)));
+  const bool lacks_room = problem == EAGAIN || problem == ENOMEM;
+  throw Error(lacks_room ? Errc::exhausted : Errc::failed,
+              fmt::format("cannot start \"{}\": {}{}", command.text.substr(0, 200), os::text_of(problem),
+                          lacks_room ? os::thread_remedy : ""));
 }
 
 JobFiles JobProcess::unused_files() noexcept {

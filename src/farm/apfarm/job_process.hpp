@@ -49,9 +49,8 @@ using JobFiles = std::array<os::UniqueFd, 2>;
 /// Where the program that apfarm runs finds its streams.
 struct JobStreams {
   int input = -1;
-  bool captures = true;                 ///< Else it writes where apfarm does.
   int nice = 0;                         ///< As of nice(1).
-  JobFiles files{};                     ///< Of a job that has left them unused, or none.
+  JobFiles files{};                     ///< None: it writes where apfarm does.
   std::atomic<pid_t>* group = nullptr;  ///< The guard's; the process writes it before anything else.
 };
 
@@ -60,7 +59,7 @@ class JobProcess {
   enum Stream { output, error };
 
   /// Starts it, by a shell where that is needed. `environment`: of execve(2). Throws Error(failed) with the system's
-  /// reason, Error(exhausted) when there is no room for a file or a process now.
+  /// reason, Error(exhausted) when there is no room for a process now.
   JobProcess(const Command& command, const std::string& shell, const std::vector<char*>& environment,
              JobStreams streams);
 

@@ -36,8 +36,8 @@ using std::chrono::milliseconds;
 
 /// Between SIGTERM and SIGKILL.
 constexpr milliseconds grace{200};
-/// A system without room for a process may have some soon; for longer, the job fails.
-constexpr std::chrono::seconds start_wait{10};
+/// A system without room for a process may have some soon. Without any for longer, no job can run.
+constexpr std::chrono::seconds start_wait{5};
 constexpr milliseconds start_again{50};
 /// What -j 0, as many as possible, means.
 constexpr std::size_t slots_without_limit = 250;
@@ -104,7 +104,7 @@ JobCell::JobCell(const std::string& program, const std::vector<char*>& environme
   socket_.reset(ends[0]);
   const os::UniqueFd theirs(ends[1]);
   process_.emplace(Command{.text = program, .words = {program}}, "/bin/sh", environment,
-                   JobStreams{.input = theirs.get(), .captures = false, .nice = nice, .files = {}, .group = group});
+                   JobStreams{.input = theirs.get(), .nice = nice, .files = {}, .group = group});
 }
 
 bool JobCell::run(const JobOrder& order, const std::string& entry, int input, int output, int error) {
@@ -195,28 +195,37 @@ void JobRunner::begin(Slot& slot) {
     slot.begun = time_now();
     slot.start = wall_seconds();
   }
-  if (begin_in_cell(slot)) return;
-  if (!settings_.entry.empty()) {
-    return conclude(slot, {.begun = true,
-                           .exit_value = not_started_value,
-                           .problem = order.command.words.empty()
-                                          ? "what the shell would read differently is no function's argument: -q takes "
-                                            "the command's words as they are"
-                                          : "no cell can be started for it"});
-  }
-  JobStreams streams{.input = no_input_.get(),
-                     .captures = settings_.captures,
-                     .nice = settings_.nice,
-                     .files = std::move(slot.files),
-                     .group = &guard_.group(index_of(slot))};
+  bool has_files = false;
   try {
+    make_files(slot);
+    has_files = true;
+    if (begin_in_cell(slot)) return;
+    if (!settings_.entry.empty()) {
+      throw Error(Errc::failed,
+                  order.command.words.empty()
+                      ? "what the shell would read differently is no function's argument: -q takes the "
+                        "command's words as they are"
+                      : fmt::format("cannot run job {}: each cell that was started for it has gone", order.sequence));
+    }
+    JobStreams streams{.input = no_input_.get(),
+                       .nice = settings_.nice,
+                       .files = std::move(slot.files),
+                       .group = &guard_.group(index_of(slot))};
     slot.process.emplace(order.command, settings_.shell, environment_->of(order), std::move(streams));
   } catch (const Error& error) {
-    if (error.code() == Errc::exhausted && time_now() - *slot.begun < start_wait) {
-      starts_wait_ = true;
-      return;
-    }
-    conclude(slot, {.begun = true, .exit_value = not_started_value, .problem = error.what()});
+    slot.files = {};
+    if (error.code() != Errc::exhausted)
+      return conclude(slot, {.begun = true, .exit_value = not_started_value, .problem = error.what()});
+    // What runs here makes room when it ends. Else only others can, who have processes, but none of our files.
+    starts_wait_ = std::ranges::any_of(slots_, runs) || (has_files && time_now() - *slot.begun < start_wait);
+    if (!starts_wait_) throw;
+  }
+}
+
+void JobRunner::make_files(Slot& slot) {
+  if (!settings_.captures) return;
+  for (os::UniqueFd& file : slot.files) {
+    if (!file) file = make_job_file();
   }
 }
 
@@ -229,15 +238,13 @@ bool JobRunner::begin_in_cell(Slot& slot) {
     for (int attempt = 0; attempt < 2 && !slot.in_cell; ++attempt) {
       if (!slot.cell) slot.cell.emplace(cell_program_, environment_->of(order), &cell_group(slot), settings_.nice);
       std::array<int, 2> outputs{STDOUT_FILENO, STDERR_FILENO};
-      for (std::size_t i = 0; i < outputs.size() && settings_.captures; ++i) {
-        if (!slot.files[i]) slot.files[i] = make_job_file();
-        outputs[i] = slot.files[i].get();
-      }
+      if (settings_.captures) outputs = {slot.files[0].get(), slot.files[1].get()};
       slot.in_cell = slot.cell->run(order, settings_.entry, no_input_.get(), outputs[0], outputs[1]);
       if (!slot.in_cell) end_cell(slot);
     }
   } catch (const Error&) {
-    return false;  // a process may be possible, or says why not
+    if (!settings_.entry.empty()) throw;  // a process is of no use
+    return false;                         // a process may be possible, or says why not
   }
   return slot.in_cell;
 }

@@ -70,6 +70,7 @@ class JobRunner final : public JobHost {
   ~JobRunner() override;
 
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+  // These may begin jobs, and throw Error(exhausted) when there is no room for any.
   void give(std::size_t slot, JobOrder order) override;
   void stop(std::size_t slot, TaskNumber task, Stop how) override;
   void add_waits(std::vector<pollfd>& waits) const override;
@@ -100,6 +101,7 @@ class JobRunner final : public JobHost {
   [[nodiscard]] std::size_t index_of(const Slot& slot) const { return static_cast<std::size_t>(&slot - slots_.data()); }
   [[nodiscard]] static bool runs(const Slot& slot) noexcept { return slot.process || slot.in_cell; }
   void begin(Slot& slot);
+  void make_files(Slot& slot);
   [[nodiscard]] bool begin_in_cell(Slot& slot);
   void end_in_cell(Slot& slot, const CellEnded& ended);
   void end_cell(Slot& slot);

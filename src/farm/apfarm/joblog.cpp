@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view title = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
 
 [[noreturn]] void refuse(const std::string& file, const char* what) {
-  throw Error(Errc::failed, fmt::format("--joblog {}: cannot {} it: {}", file, what, std::strerror(errno)));
+  throw Error(Errc::failed, fmt::format("--joblog {}: cannot {} it: {}", file, what, os::text_of(errno)));
 }
 
 template <class Number>

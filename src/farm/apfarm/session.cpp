@@ -80,11 +80,12 @@ constexpr std::size_t ready_for_far = 64;
 /// The status when what jobs have printed cannot be written.
 constexpr int output_lost = 255;
 
-/// How many outputs may wait for their turn: each is two files.
+/// How many outputs may wait for their turn: each is two files. Half of what apfarm does not need itself.
 std::uint64_t outputs_max() {
+  constexpr rlim_t own = 8;
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  return std::clamp<std::uint64_t>(limit.rlim_cur / 4, 8, 4096);
+  return std::clamp<std::uint64_t>((std::max(limit.rlim_cur, own) - own) / 4, 1, 4096);
 }
 
 struct Job {
@@ -145,6 +146,21 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   int run() {
+    try {
+      run_jobs();
+    } catch (const Error&) {
+      flush();  // what has been done is done
+      throw;
+    }
+    tell_output_problem();
+    if (shows_progress()) show_progress(true);
+    show_counts();
+    tally_.end(status(), reason());
+    return status();
+  }
+
+ private:
+  void run_jobs() {
     if (!options_.dry_run) work_hosts();
     while (!is_over()) {
       feed();
@@ -159,14 +175,8 @@ class Session {
       if (printer_.problem() != 0) stop(output_status());
     }
     flush();
-    tell_output_problem();
-    if (shows_progress()) show_progress(true);
-    show_counts();
-    tally_.end(status(), reason());
-    return status();
   }
 
- private:
   [[nodiscard]] int output_status() const { return printer_.reader_gone() ? 128 + SIGPIPE : output_lost; }
 
   void tell_output_problem() {
@@ -419,7 +429,6 @@ class Session {
     }
     if (!lonely_since_) lonely_since_ = time_now();
     if (ever_came_ && time_now() - *lonely_since_ < lonely_max) return;
-    flush();
     throw Error(Errc::failed, ever_came_ ? "all hosts are lost, and none has come back for a minute: apctl up repairs "
                                            "the pool, and --joblog with --resume goes on from here"
                                          : "no host of the pool can be reached");

@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: MIT */
+/* A library for apfarm --entry. */
+double twice(double number) { return 2 * number; }
