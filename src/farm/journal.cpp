@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <boost/crc.hpp>
 #include <cerrno>
-#include <cstring>
+#include <cstdio>
 #include <functional>
 #include <utility>
 
@@ -35,7 +35,7 @@ std::size_t hash_of(std::string_view function, std::span<const std::byte> argume
 }
 
 [[noreturn]] void refuse_journal(const std::string& file, const char* what) {
-  throw Error(Errc::failed, fmt::format("journal {}: cannot {} it: {}", file, what, std::strerror(errno)));
+  throw Error(Errc::failed, fmt::format("journal {}: cannot {} it: {}", file, what, os::text_of(errno)));
 }
 
 }  // namespace
@@ -134,6 +134,9 @@ Journal::Journal(const std::string& file)
 
 Journal::~Journal() {
   flush();
+  // submit() tells it. Behind the last one, nobody else does.
+  if (!problem_.empty() && !is_told_)
+    std::fprintf(stderr, "aplib: farm: %s; tasks whose results are missing there run again\n", problem_text().c_str());
   if (!map_.empty()) ::munmap(map_.data(), map_.size());
 }
 
@@ -163,13 +166,17 @@ void Journal::flush() noexcept {
   if (added_.empty()) return;
   const std::string_view text(reinterpret_cast<const char*>(added_.data()), added_.size());
   // Behind a record that is not whole nothing must come.
-  if (problem_.empty() && !os::write_all(descriptor_.get(), text)) problem_ = std::strerror(errno);
+  if (problem_.empty() && !os::write_all(descriptor_.get(), text)) problem_ = os::text_of(errno);
   added_.clear();
 }
 
-void Journal::check() const {
+void Journal::check() {
   const std::lock_guard lock(mutex_);
-  if (!problem_.empty()) throw Error(Errc::failed, fmt::format("journal {}: cannot write it: {}", file_, problem_));
+  if (problem_.empty()) return;
+  is_told_ = true;
+  throw Error(Errc::failed, problem_text());
 }
+
+std::string Journal::problem_text() const { return fmt::format("journal {}: cannot write it: {}", file_, problem_); }
 
 }  // namespace aplib::farm

@@ -53,7 +53,7 @@ class Journal {
   /// Opens the file, or makes it; a last record that is not whole is removed. Throws Error(failed), or
   /// Error(bad_option) when the file is something else or damaged, or when another process uses it.
   explicit Journal(const std::string& file);
-  ~Journal();
+  ~Journal();  ///< Says on standard error what check() could not tell.
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
@@ -64,9 +64,11 @@ class Journal {
   /// The system has all that was added.
   void flush() noexcept;
   /// Throws Error(failed) if something could not be written.
-  void check() const;
+  void check();
 
  private:
+  [[nodiscard]] std::string problem_text() const;
+
   const std::string file_;
   os::UniqueFd descriptor_;
   std::span<const std::byte> past_;  // mapped: behind the title
@@ -75,6 +77,7 @@ class Journal {
   std::unordered_map<std::size_t, std::deque<std::size_t>> left_;  // records of past_ by the hash of their task
   launch::wire::Bytes added_;
   std::string problem_;
+  bool is_told_ = false;  // by check()
 };
 
 }  // namespace aplib::farm

@@ -12,6 +12,8 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "aplib/error.hpp"
 
@@ -82,7 +84,7 @@ std::string read_into_file(Body& body, std::uint64_t bytes, int file) {
     const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, block.size()));
     body.read(block.data(), count);
     bytes -= count;
-    if (problem.empty() && file >= 0 && !os::write_all(file, {block.data(), count})) problem = std::strerror(errno);
+    if (problem.empty() && file >= 0 && !os::write_all(file, {block.data(), count})) problem = os::text_of(errno);
   }
   return problem;
 }
@@ -218,7 +220,7 @@ void Parcel::file(const char* path) {
   os::UniqueFd file(::open(path, O_RDONLY | O_CLOEXEC));
   struct stat about {};
   if (!file || ::fstat(file.get(), &about) != 0)
-    throw Error(Errc::bad_argument, fmt::format("the file {} cannot be read: {}", path, std::strerror(errno)));
+    throw Error(Errc::bad_argument, fmt::format("the file {} cannot be read: {}", path, os::text_of(errno)));
   if (!S_ISREG(about.st_mode))
     throw Error(Errc::bad_argument, fmt::format("{} is no file with contents: name a regular file", path));
   const auto bytes = static_cast<std::uint64_t>(about.st_size);
@@ -330,10 +332,12 @@ std::string read_results(Body& body, const Function& function, std::span<void* c
     os::UniqueFd file;
     if (path != nullptr) {
       file.reset(::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-      if (!file) why = std::strerror(errno);
+      if (!file) why = os::text_of(errno);
     }
     const std::string later = read_into_file(body, bytes, file.get());
     if (why.empty()) why = later;
+    std::error_code ignored;
+    if (!later.empty() && std::filesystem::is_regular_file(path, ignored)) std::filesystem::remove(path, ignored);
     if (!why.empty() && problem.empty())
       problem = fmt::format("{}: {}: the file {} cannot be written: {}", function.name,
                             print_parameter(function, parameter), path, why);

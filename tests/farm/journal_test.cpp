@@ -2,6 +2,7 @@
 // Journals of farms: what a program that was killed has done is not done again.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <aplib/farm.hpp>
@@ -119,6 +120,35 @@ TEST_P(JournaledFarm, CutsATornRecord) {
   EXPECT_EQ(std::filesystem::file_size(journal()), size);
   std::filesystem::resize_file(journal(), 5);  // of the title
   run_all(1);
+}
+
+int doubled(int number) { return 2 * number; }
+
+TEST_P(JournaledFarm, TellsThatItCannotWriteIt) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit little{.rlim_cur = journal_title.size(), .rlim_max = limit.rlim_max};
+  const std::string problem = "journal " + journal() + ": cannot write it: File too large";
+  for (const bool goes_on : {true, false}) {
+    std::string why;
+    testing::internal::CaptureStderr();
+    {
+      Farm farm(options());
+      EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+      EXPECT_EQ(farm.submit(&doubled, 4).get(), 8) << "the task itself is done";
+      EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+      try {
+        if (goes_on) static_cast<void>(farm.submit(&doubled, 5));
+      } catch (const Error& error) {
+        why = error.what();
+      }
+    }
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(goes_on ? why : said,
+              goes_on ? problem : "aplib: farm: " + problem + "; tasks whose results are missing there run again\n");
+    EXPECT_EQ(goes_on ? said : why, "") << "once is enough";
+  }
 }
 
 std::string why_refused(const Options& options) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Arguments of all kinds come through, both ways.
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <complex>
@@ -221,6 +223,26 @@ TEST_F(Calls, CarryFiles) {
   EXPECT_EQ(grpc_call(upper, from.c_str(), "/nowhere/file", log.c_str()), GRPC_SESSION_FAILED);
   EXPECT_EQ(error(), "upper: OUT filename to: the file /nowhere/file cannot be written: No such file or directory");
   EXPECT_EQ(grpc_call(upper, from.c_str(), to.c_str(), log.c_str()), GRPC_NO_ERROR) << "the process is as good as new";
+}
+
+TEST_F(Calls, LeaveNoPartOfAFileForWhichThereIsNoRoom) {
+  initialize();
+  Files files;
+  const std::string from = files.path("from"), to = files.path("to"), log = files.path("log");
+  Function upper("upper");
+  Files::write(from, std::string(200'000, 'q'));
+  Files::write(log, "begin\n");
+  ASSERT_EQ(grpc_call(upper, from.c_str(), to.c_str(), log.c_str()), GRPC_NO_ERROR) << error();
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit little{.rlim_cur = 100'000, .rlim_max = limit.rlim_max};
+  ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);  // the server has begun, and has none
+  EXPECT_EQ(grpc_call(upper, from.c_str(), to.c_str(), log.c_str()), GRPC_SESSION_FAILED);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  EXPECT_EQ(error(), "upper: OUT filename to: the file " + to + " cannot be written: File too large");
+  EXPECT_NE(::access(to.c_str(), F_OK), 0);
+  EXPECT_EQ(Files::read(log), "begin\nupper\nupper\n");
 }
 
 TEST_F(Calls, TakeArgumentsFromAStack) {

@@ -123,6 +123,12 @@ class LineReader {
   std::thread thread_;
 };
 
+/// A file that is not whole shall not look so.
+void remove_part(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) std::filesystem::remove(path, error);
+}
+
 /// A file that the user wants. It is opened before anything is measured.
 class ResultFile {
  public:
@@ -130,14 +136,16 @@ class ResultFile {
     if (path.empty()) return;
     stream_.open(path);
     if (!stream_)
-      throw Error(Errc::bad_option, fmt::format("the file {} cannot be written: {}", path, std::strerror(errno)));
+      throw Error(Errc::bad_option, fmt::format("the file {} cannot be written: {}", path, os::text_of(errno)));
   }
   /// Throws Error(failed).
   void write(const std::string& text) {
     if (path_.empty()) return;
     stream_ << text << std::flush;
-    if (!stream_)
-      throw Error(Errc::failed, fmt::format("the file {} cannot be written: {}", path_, std::strerror(errno)));
+    if (stream_) return;
+    const std::string why = os::text_of(errno);
+    remove_part(path_);
+    throw Error(Errc::failed, fmt::format("the file {} cannot be written: {}", path_, why));
   }
 
  private:
@@ -162,7 +170,7 @@ void draw(const Matrix& matrix, const std::string& path) {
   constexpr std::string_view last_chunk("IEND\xae\x42\x60\x82");
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error) || os::read_file(path).value_or("").ends_with(last_chunk)) return;
-  std::filesystem::remove(path, error);
+  remove_part(path);
   throw Error(Errc::failed, fmt::format("gnuplot could not write all of {}: is the disk full?", path));
 }
 

@@ -392,6 +392,8 @@ class Limits(unittest.TestCase):
             (["apfarm", "seq", ":::", 9999], 1, f"may be lost in part: {full}: {room}", {"TMPDIR": str(full)}),
             (["apgen", "-o", "full/s.c", "s.idl"], 2, f"full/s.c: cannot be written: {room}"),
             (["apcc", "-g3", HERE / "ring.c", "-o", "full/ring"], 1, room),
+            (["apctl", "net", "-f", "lab.toml", "--seconds", 0.1, "--json", "full/n.json"], 2,
+             f"the file full/n.json cannot be written: {room}"),
             (["apctl", "up", "-f", "lab.toml"], 1, f"lab.pool/cluster.toml: {room}", {"XDG_RUNTIME_DIR": str(full)}),
         ]
         if shutil.which("gnuplot"):
