@@ -181,7 +181,7 @@ class Worker {
       unsent_.push_back({.end = {.slot = moving.job.slot,
                                  .task = moving.job.task,
                                  .exit_value = not_started_value,
-                                 .problem = fmt::format("{}", fmt::join(outcome.problems, "\n"))}});
+                                 .problem = fmt::format("{}", fmt::join(outcome.problems, "; "))}});
       moving_.erase(at);
       return;
     }
@@ -219,7 +219,7 @@ class Worker {
   static void spoil(JobEnd& end, const std::vector<std::string>& problems) {
     if (end.exit_value != 0 || end.signal != 0) return;
     end.exit_value = not_started_value;
-    end.problem = fmt::format("{}", fmt::join(problems, "\n"));
+    end.problem = fmt::format("{}", fmt::join(problems, "; "));
   }
 
   void tell_moved(Moving::iterator at) {

@@ -35,6 +35,7 @@
 #include "launch/pool/file_tree.hpp"
 #include "launch/pool/pool.hpp"
 #include "launch/start/launch_method.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::farm {
 namespace {
@@ -357,7 +358,7 @@ class RemoteHost final : public JobHost {
                  .exit_value = ended->exit_value,
                  .signal = ended->signal};
       if (!ended->problem.empty())
-        end.problem = fmt::format("{}: {}", launch::start::host_name(start_), ended->problem);
+        end.problem = fmt::format("{}: {}", launch::start::host_name(start_), launch::one_line(ended->problem));
       if (const auto files = outputs_.find(ended->task); files != outputs_.end()) {
         end.files = std::move(files->second);
         outputs_.erase(files);

@@ -19,6 +19,7 @@
 #include "kernel/programs.hpp"
 #include "launch/coordinator/coordinator_impl.hpp"
 #include "launch/start/launch_method.hpp"
+#include "launch/terminal.hpp"
 #include "launch/this_host.hpp"
 #include "launch/wire/connection.hpp"
 #include "launch/wire/endpoint.hpp"
@@ -504,7 +505,8 @@ void Coordinator::Impl::describe_plan() {
     planned.address_why = address_why(process, planned.address);
     for (const comm::mixed::NamedEndpoint& each : comm::mixed::split_endpoints(node.endpoint))
       planned.modules.push_back(each.module);
-    for (const wire::LeftOutModule& left : node.left_out) planned.left_out.push_back(left.module + ": " + left.why);
+    for (const wire::LeftOutModule& left : node.left_out)
+      planned.left_out.push_back(one_line(left.module + ": " + left.why));
     planned.threads = std::min<std::uint32_t>(node.speed.threads, cells.cells_of(process).size());
     planned.speed = node.speed.speed;
     tell(process, wire::Refused{"a dry run"});

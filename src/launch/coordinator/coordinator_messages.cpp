@@ -12,6 +12,7 @@
 #include "kernel/programs.hpp"
 #include "launch/coordinator/coordinator_impl.hpp"
 #include "launch/program_path.hpp"
+#include "launch/terminal.hpp"
 #include "launch/wire/endpoint.hpp"
 #include "launch/wire/files.hpp"
 
@@ -82,7 +83,7 @@ bool Coordinator::Impl::take_of_start(std::uint32_t process, wire::MessageType t
     case wire::MessageType::ready:
       return with<wire::Ready>(body, [&](const wire::Ready&) { return moves(Stage::loading, Stage::ready); });
     case wire::MessageType::cannot:
-      return with<wire::Cannot>(body, [&](const wire::Cannot& cannot) { take_cannot(process, cannot.text); });
+      return with<wire::Cannot>(body, [&](const wire::Cannot& cannot) { take_cannot(process, one_line(cannot.text)); });
     case wire::MessageType::want_files:
       return with<wire::WantFiles>(body, [&](const wire::WantFiles& want) { return send_programs(process, want); });
     case wire::MessageType::transfer:
@@ -120,7 +121,7 @@ bool Coordinator::Impl::take_of_run(std::uint32_t process, wire::MessageType typ
         return true;
       });
     case wire::MessageType::warning:
-      return with<wire::Warning>(body, [&](const wire::Warning& warning) { actions.say(warning.text); });
+      return with<wire::Warning>(body, [&](const wire::Warning& warning) { actions.say(one_line(warning.text)); });
     case wire::MessageType::want_input:
       return with<wire::WantInput>(body, [&](const wire::WantInput& want) {
         if (!has_cell(process, want.cell)) return false;

@@ -10,6 +10,8 @@
 #include <limits>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch::files {
 namespace {
@@ -340,7 +342,7 @@ void Receiver::place_coming(const FileEnd& end) {
   }
   try {
     if (::ftruncate(coming.part.descriptor(), static_cast<off_t>(coming.bytes)) != 0)
-      throw Error(Errc::failed, fmt::format("cannot write {}: {}", shown(entry.path), std::strerror(errno)));
+      throw Error(Errc::failed, fmt::format("cannot write {}: {}", shown(entry.path), os::text_of(errno)));
     const bool placed =
         target_->place(std::move(coming.part), entry.path, entry.mode, coming.time, settings_.existing, sum);
     ++(placed ? outcome_.placed : outcome_.kept);
@@ -354,7 +356,7 @@ void Receiver::place_coming(const FileEnd& end) {
 bool Receiver::take_done(Outcome theirs) {
   if (coming_) return false;
   const bool all_well = theirs.problems.empty() && outcome_.good();
-  for (std::string& problem : theirs.problems) outcome_.add(std::move(problem));
+  for (const std::string& problem : theirs.problems) outcome_.add(one_line(problem));
   outcome_.more_problems += theirs.more_problems;
   for (std::size_t i = 0; i < answers_.size() && all_well; ++i) {
     if (answers_[i].kind != Answer::Kind::nothing)

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "launch/files/target.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch::files {
 namespace {
@@ -112,7 +113,7 @@ void Sender::begin_file(wire::Bytes& to, std::uint32_t entry, const Answer& answ
   Open open{.entry = entry, .attempt = attempt};
   if (!open_file(open)) {
     outcome_.add(
-        errno != 0 ? fmt::format("cannot read {}: {}", place_of(entry), std::strerror(errno))
+        errno != 0 ? fmt::format("cannot read {}: {}", place_of(entry), os::text_of(errno))
                    : fmt::format("{} was replaced by something else while it was sent: start again", place_of(entry)));
     return append_frame(to, FileEnd{.entry = entry, .verdict = FileEnd::Verdict::dropped});
   }
@@ -206,7 +207,7 @@ bool Sender::add_data(wire::Bytes& to) {
   if (got <= 0) {
     to.resize(head);
     if (got < 0) {
-      drop_file(to, fmt::format("cannot read {}: {}", place_of(open.entry), std::strerror(errno)));
+      drop_file(to, fmt::format("cannot read {}: {}", place_of(open.entry), os::text_of(errno)));
     } else {
       end_file(to);  // it has become shorter
     }
@@ -306,6 +307,7 @@ void Sender::take_frame(const Frame& frame) {
       if (auto finished = wire::decode<Finished>(frame.body)) {
         ended_ = true;
         open_.reset();
+        for (std::string& problem : finished->outcome.problems) problem = one_line(problem);
         // It has heard our problems only if it has got to the end.
         Outcome ours = std::exchange(outcome_, std::move(finished->outcome));
         if (stage_ == Stage::done) return;

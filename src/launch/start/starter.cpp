@@ -469,7 +469,7 @@ void AllMethods::tell_failed(Node& node, const std::string& text) {
 void AllMethods::tell_ended(Node& node, int status) {
   if (std::exchange(node.done, true)) return;
   std::string words;
-  for (const std::string& line : node.end.words) words += (words.empty() ? "" : "\n") + line;
+  for (const std::string& line : node.end.words) words += (words.empty() ? "" : " | ") + line;
   if (events_.ended) events_.ended(node.start.process, status, words);
 }
 

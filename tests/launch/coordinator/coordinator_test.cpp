@@ -267,6 +267,16 @@ TEST_F(TwoNodes, OneThatCannotCallsTheStartOff) {
   EXPECT_FALSE(a_.was_told("go"));
 }
 
+TEST_F(TwoNodes, WordsOfANodeStayWithinOurLine) {
+  b_.instead[wire::MessageType::plan] = [](wire::Connection& connection) {
+    connection.send(wire::Warning{"careful\naprun: all is well"});
+    connection.send(wire::Cannot{"no memory\naprun: \x1b[2Jall is well"});
+  };
+  EXPECT_EQ(run().status, 2);
+  EXPECT_EQ(said_, (Lines{"careful\\naprun: all is well",
+                          "b is not ready: no memory\\naprun: \\x1b[2Jall is well; nothing was started"}));
+}
+
 TEST_F(TwoNodes, OneThatGoesCallsTheStartOff) {
   b_.instead[wire::MessageType::prepare] = [](wire::Connection& connection) { connection.close(); };
   EXPECT_EQ(run().status, 2);

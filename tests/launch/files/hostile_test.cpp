@@ -158,6 +158,7 @@ TEST_F(HostileReceiver, IsGivenUp) {
   EXPECT_TRUE(contains(problem_of(data("x")), no_sense));
   EXPECT_TRUE(contains(problem_of(Bytes(20, std::byte{0xff})), no_sense));
   EXPECT_TRUE(contains(problem_of(stream(files::Finished{})), "does not say why"));
+  EXPECT_EQ(problem_of(stream(files::Finished{{.problems = {"no\nb: all is well"}}})), "no\\nb: all is well");
 }
 
 TEST_F(HostileReceiver, GetsNoMoreThanWhatWasOffered) {
