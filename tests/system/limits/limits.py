@@ -391,6 +391,7 @@ class Limits(unittest.TestCase):
             (["apfarm", "--results", "full/r", "seq", ":::", 9999], 255, f"cannot write full/r/1/9999/stdout: {room}"),
             (["apfarm", "seq", ":::", 9999], 1, f"may be lost in part: {full}: {room}", {"TMPDIR": str(full)}),
             (["apgen", "-o", "full/s.c", "s.idl"], 2, f"full/s.c: cannot be written: {room}"),
+            (["aprun", "-n", 1, PROGRAMS / "file", "full/data"], 3, "MPI_ERR_NO_SPACE: the device is full"),
             (["apcc", "-g3", HERE / "ring.c", "-o", "full/ring"], 1, room),
             (["apctl", "net", "-f", "lab.toml", "--seconds", 0.1, "--json", "full/n.json"], 2,
              f"the file full/n.json cannot be written: {room}"),
@@ -410,7 +411,7 @@ class Limits(unittest.TestCase):
                 self.assertEqual(result[0], status, result)
                 self.assertIn(told, "\n".join(result[2]), result)
                 left = set((self.folder / "left").read_text().split()) - {"fill", "aplib"}
-                self.assertLessEqual(left, {"out", "log", "r"}, "what grows while others may read it")
+                self.assertLessEqual(left, {"out", "log", "r", "data"}, "what grows while others may read it")
 
     def test_program_that_may_not_be_mapped(self):
         """Its file system is mounted noexec: that is said before anything begins."""
@@ -463,7 +464,8 @@ class Limits(unittest.TestCase):
 
 
 def setUpModule():
-    subprocess.run([MPI / "mpicc", "-O1", HERE / "mpi.c", "-o", PROGRAMS / "mpi"], check=True)
+    for name in ("mpi", "file"):
+        subprocess.run([MPI / "mpicc", "-O1", HERE / f"{name}.c", "-o", PROGRAMS / name], check=True)
     for name in ("threads", "twice"):
         subprocess.run(["cc", "-O1", "-fPIC", "-shared", HERE / f"{name}.c", "-o", PROGRAMS / f"{name}.so"], check=True)
 
