@@ -82,6 +82,11 @@ class GuardedFd {
 
   [[nodiscard]] int get() const noexcept { return descriptor_.get(); }
   [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(descriptor_); }
+  /// The caller closes it from here on.
+  [[nodiscard]] int release() noexcept {
+    unguard_descriptor(descriptor_.get());
+    return descriptor_.release();
+  }
 
  private:
   UniqueFd descriptor_;

@@ -3,10 +3,12 @@
 // cells. What an instance writes to 1 and 2 goes to its host, which keeps lines whole. What it does to them by dup2 and
 // close it does to its own outlets. Calls that are not here see the process's descriptors. An instance cannot close the
 // runtime's descriptors (base/os/descriptor.hpp), nor another instance's.
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
@@ -201,7 +203,7 @@ int redirect_to(Instance& instance, int from, int number) {
       outlet.cell_stream = other.cell_stream;
       return number;
     }
-    from = other.descriptor.get();
+    from = redirected(instance, from);
   } else if (number != 0 ? same_file(from, number) : same_file(from, instance.services().input())) {
     // It restores what it has saved by dup(1).
     redirect(outlet, Outlet::Leads::to_cell);
@@ -217,15 +219,15 @@ int redirect_to(Instance& instance, int from, int number) {
 
 int note_lowest(Instance* instance, int descriptor, int least) {
   if (instance == nullptr || descriptor < 0) return descriptor;
-  for (int number = least; is_standard(number); ++number) {
-    if (outlet_of(*instance, number).leads != Outlet::Leads::nowhere) continue;
-    const int result = redirect_to(*instance, descriptor, number);
-    const int error = errno;
-    ::close(descriptor);
-    errno = error;
-    return result;
-  }
-  return note_new(instance, descriptor);
+  Outlet* const closed = closed_outlet(*instance, least);
+  if (closed == nullptr) return note_new(instance, descriptor);
+  const bool ends_at_exec = (::fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0;
+  const int result = redirect_to(*instance, descriptor, static_cast<int>(closed->stream));
+  const int error = errno;
+  ::close(descriptor);
+  errno = error;
+  closed->ends_at_exec = ends_at_exec;
+  return result;
 }
 
 // ---------------------------------------------------------------- descriptors 0, 1 and 2
@@ -239,16 +241,12 @@ Outlet* outlet_at(const void* caller, int descriptor) {
   return instance == nullptr ? nullptr : &outlet_of(*instance, descriptor);
 }
 
-// The process's descriptor behind an outlet that leads to the host.
+/// The process's descriptor behind an outlet that leads to the host: an empty file where a cell has no input.
 int process_descriptor(const Outlet& outlet) {
-  return outlet.cell_stream == Stream::in ? outlet.instance->services().input() : static_cast<int>(outlet.cell_stream);
-}
-
-// The process's descriptor that `descriptor` of the caller stands for.
-int translated(const void* caller, int descriptor) {
-  const Outlet* outlet = outlet_at(caller, descriptor);
-  if (outlet == nullptr) return descriptor;
-  return outlet->leads == Outlet::Leads::to_cell ? process_descriptor(*outlet) : outlet->descriptor.get();
+  static const os::GuardedFd empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (outlet.cell_stream != Stream::in) return static_cast<int>(outlet.cell_stream);
+  const int input = outlet.instance->services().input();
+  return input >= 0 ? input : empty.get();
 }
 
 /// The end of a pipe that nobody reads: what an output is where nobody may seek.
@@ -267,18 +265,14 @@ bool is_regular(int descriptor) noexcept {
   return ::fstat64(descriptor, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-// The same for questions: an empty file answers for the input of a cell that has none. A cell's output goes to a file
-// by way of the host, as through the pipes of other launchers: there is no place in it to seek, and Fortran keeps
-// nothing back, which MPI_Abort of another rank would lose.
+// The same for questions. A cell's output goes to a file by way of the host, as through the pipes of other launchers:
+// there is no place in it to seek, and Fortran keeps nothing back, which MPI_Abort of another rank would lose.
 int asked(const void* caller, int descriptor) {
-  static const os::GuardedFd empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   static const OutputPipe pipe;
   const Outlet* outlet = outlet_at(caller, descriptor);
-  if (outlet == nullptr) return descriptor;
-  const int known = translated(caller, descriptor);
-  if (outlet->leads != Outlet::Leads::to_cell) return known;
-  if (known < 0) return empty.get();
-  return outlet->cell_stream != Stream::in && is_regular(known) ? pipe.out.get() : known;
+  const int known = redirected(caller, descriptor);
+  if (outlet == nullptr || outlet->leads != Outlet::Leads::to_cell || outlet->cell_stream == Stream::in) return known;
+  return is_regular(known) ? pipe.out.get() : known;
 }
 
 /// write() on an outlet, whose reader may need this thread.
@@ -400,7 +394,10 @@ int own_ioctl(int descriptor, unsigned long request, ...) {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  return ::ioctl(redirected(__builtin_return_address(0), descriptor), request, argument);
+  const void* const caller = __builtin_return_address(0);
+  Outlet* const outlet = request == FIOCLEX || request == FIONCLEX ? outlet_at(caller, descriptor) : nullptr;
+  if (outlet == nullptr) return ::ioctl(redirected(caller, descriptor), request, argument);
+  return descriptor_flags(*outlet, F_SETFD, request == FIOCLEX ? FD_CLOEXEC : 0);
 }
 
 void* own_mmap(void* address, std::size_t bytes, int protection, int flags, int descriptor, off64_t offset) {
@@ -423,6 +420,41 @@ int own_fstat(int descriptor, struct stat64* status) {
 
 int own_old_fstat(int /*version*/, int descriptor, struct stat64* status) {
   return ::fstat64(asked(__builtin_return_address(0), descriptor), status);
+}
+
+int own_old_fstatat(int /*version*/, int folder, const char* path, struct stat64* status, int flags) {
+  return ::fstatat64(redirected(__builtin_return_address(0), folder), path, status, flags);
+}
+
+int own_linkat(int from_folder, const char* from, int folder, const char* path, int flags) {
+  const void* const caller = __builtin_return_address(0);
+  return ::linkat(redirected(caller, from_folder), from, redirected(caller, folder), path, flags);
+}
+
+int own_renameat(int from_folder, const char* from, int folder, const char* path) {
+  const void* const caller = __builtin_return_address(0);
+  return ::renameat(redirected(caller, from_folder), from, redirected(caller, folder), path);
+}
+
+int own_renameat2(int from_folder, const char* from, int folder, const char* path, unsigned flags) {
+  const void* const caller = __builtin_return_address(0);
+  return ::renameat2(redirected(caller, from_folder), from, redirected(caller, folder), path, flags);
+}
+
+int own_symlinkat(const char* target, int folder, const char* path) {
+  return ::symlinkat(target, redirected(__builtin_return_address(0), folder), path);
+}
+
+int own_eventfd_read(int descriptor, eventfd_t* value) {
+  const void* const caller = __builtin_return_address(0);
+  descriptor = redirected(caller, descriptor);
+  return await_stream(caller, descriptor, POLLIN) ? ::eventfd_read(descriptor, value) : -1;
+}
+
+int own_eventfd_write(int descriptor, eventfd_t value) {
+  const void* const caller = __builtin_return_address(0);
+  descriptor = redirected(caller, descriptor);
+  return await_stream(caller, descriptor, POLLOUT) ? ::eventfd_write(descriptor, value) : -1;
 }
 
 int own_isatty(int descriptor) { return ::isatty(asked(__builtin_return_address(0), descriptor)); }
@@ -470,14 +502,14 @@ ssize_t own_sendfile(int to, int from, off64_t* offset, std::size_t count) {
 
 int own_dup(int descriptor) {
   const void* caller = __builtin_return_address(0);
-  return note_lowest(calling(caller), ::dup(translated(caller, descriptor)));
+  return note_lowest(calling(caller), ::dup(redirected(caller, descriptor)));
 }
 
 int own_dup2(int from, int to) {
   const void* caller = __builtin_return_address(0);
   if (is_taken(caller, "dup2", from, to)) return failed(EBADF);
   Instance* instance = is_standard(to) ? calling(caller) : nullptr;
-  return instance == nullptr ? note_new(calling(caller), ::dup2(translated(caller, from), to))
+  return instance == nullptr ? note_new(calling(caller), ::dup2(redirected(caller, from), to))
                              : redirect_to(*instance, from, to);
 }
 
@@ -485,8 +517,11 @@ int own_dup3(int from, int to, int flags) {
   const void* caller = __builtin_return_address(0);
   if (is_taken(caller, "dup3", from, to)) return failed(EBADF);
   Instance* instance = is_standard(to) && from != to ? calling(caller) : nullptr;
-  return instance == nullptr ? note_new(calling(caller), ::dup3(translated(caller, from), to, flags))
-                             : redirect_to(*instance, from, to);
+  if (instance == nullptr) return note_new(calling(caller), ::dup3(redirected(caller, from), to, flags));
+  if ((flags & ~O_CLOEXEC) != 0) return failed(EINVAL);
+  const int result = redirect_to(*instance, from, to);
+  if (result >= 0) outlet_of(*instance, to).ends_at_exec = flags != 0;
+  return result;
 }
 
 int own_close(int descriptor) {
@@ -514,8 +549,11 @@ int own_close_range(Instance& instance, unsigned first, unsigned last, int flags
   constexpr unsigned greatest = std::numeric_limits<int>::max();
   if (first > last || (flags & ~known_flags) != 0) return failed(EINVAL);
   const bool at_exec = (flags & CLOSE_RANGE_CLOEXEC) != 0;
-  for (unsigned number = first; !at_exec && number <= std::min(last, 2U); ++number)
-    redirect(outlet_of(instance, static_cast<int>(number)), Outlet::Leads::nowhere);
+  for (unsigned number = first; number <= std::min(last, 2U); ++number) {
+    Outlet& outlet = outlet_of(instance, static_cast<int>(number));
+    outlet.ends_at_exec = at_exec;
+    if (!at_exec) redirect(outlet, Outlet::Leads::nowhere);
+  }
   for (const int descriptor : os::open_descriptors()) {
     const auto number = static_cast<unsigned>(descriptor);
     if (number < first || number > last || os::is_guarded(descriptor) || is_inherited(descriptor)) continue;
@@ -540,7 +578,7 @@ void own_closefrom(Instance& instance, int first) {
 int redirected(Instance& instance, int descriptor) noexcept {
   if (!is_standard(descriptor)) return descriptor;
   const Outlet& outlet = outlet_of(instance, descriptor);
-  if (outlet.leads == Outlet::Leads::to_cell) return descriptor;
+  if (outlet.leads == Outlet::Leads::to_cell) return process_descriptor(outlet);
   return outlet.leads == Outlet::Leads::to_file ? outlet.descriptor.get() : no_descriptor;
 }
 
@@ -548,6 +586,18 @@ int redirected(const void* caller, int descriptor) noexcept {
   if (!is_standard(descriptor)) return descriptor;
   Instance* const instance = calling(caller);
   return instance == nullptr ? descriptor : redirected(*instance, descriptor);
+}
+
+int number_of(Instance& instance, int descriptor) noexcept {
+  int number = 0;
+  while (is_standard(number) && redirected(instance, number) != descriptor) ++number;
+  return is_standard(number) ? number : descriptor;
+}
+
+int descriptor_flags(Outlet& outlet, int command, int flags) noexcept {
+  if (outlet.leads == Outlet::Leads::nowhere) return failed(EBADF);
+  if (command == F_SETFD) outlet.ends_at_exec = (flags & FD_CLOEXEC) != 0;
+  return command == F_GETFD && outlet.ends_at_exec ? FD_CLOEXEC : 0;
 }
 
 std::span<const Binding> redirected_bindings() {
@@ -587,6 +637,15 @@ std::span<const Binding> redirected_bindings() {
       on_redirected<::fstatvfs64>("fstatvfs64"),
       on_redirected<::fstatat64>("fstatat"),
       on_redirected<::fstatat64>("fstatat64"),
+      on_redirected<::faccessat>("faccessat"),
+      on_redirected<::fchmodat>("fchmodat"),
+      on_redirected<::fchownat>("fchownat"),
+      on_redirected<::futimesat>("futimesat"),
+      on_redirected<::utimensat>("utimensat"),
+      on_redirected<::mkdirat>("mkdirat"),
+      on_redirected<::mkfifoat>("mkfifoat"),
+      on_redirected<::mknodat>("mknodat"),
+      on_redirected<::unlinkat>("unlinkat"),
       on_redirected<::statx>("statx"),
       on_redirected<::futimes>("futimes"),
       on_redirected<::fgetxattr>("fgetxattr"),
@@ -665,6 +724,20 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("__close", &own_close),
       bound<::close_range, own_close_range>("close_range"),
       bound<::closefrom, own_closefrom>("closefrom"),
+      on_redirected<::scandirat64>("scandirat"),
+      on_redirected<::scandirat64>("scandirat64"),
+      on_redirected<::getdents64>("getdents64"),
+      on_redirected<::getdirentries64>("getdirentries"),
+      on_redirected<::getdirentries64>("getdirentries64"),
+      on_redirected<::name_to_handle_at>("name_to_handle_at"),
+      Binding::of("linkat", &own_linkat),
+      Binding::of("renameat", &own_renameat),
+      Binding::of("renameat2", &own_renameat2),
+      Binding::of("symlinkat", &own_symlinkat),
+      Binding::of("__fxstatat", &own_old_fstatat),
+      Binding::of("__fxstatat64", &own_old_fstatat),
+      Binding::of("eventfd_read", &own_eventfd_read),
+      Binding::of("eventfd_write", &own_eventfd_write),
   };
   return table;
 }

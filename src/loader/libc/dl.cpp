@@ -16,11 +16,14 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
 #include "loader/known_images.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
+#include "loader/libc/state.hpp"
+#include "loader/libc/streams.hpp"
 #include "loader/program.hpp"
 
 namespace aplib::loader::libc {
@@ -741,16 +744,13 @@ char** own_backtrace_symbols(void* const* addresses, int count) {
   return block;
 }
 
-void own_backtrace_symbols_fd(void* const* addresses, int count, int descriptor) {
-  for (int i = 0; i < count; ++i) {
-    const std::string line = describe_frame(addresses[i]) + '\n';
-    const char* rest = line.data();
-    for (std::size_t left = line.size(); left != 0;) {
-      const ssize_t written = ::write(descriptor, rest, left);
-      if (written <= 0) return;
-      rest += written;
-      left -= static_cast<std::size_t>(written);
-    }
+void own_backtrace_symbols_fd(Instance& instance, void* const* addresses, int count, int descriptor) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += describe_frame(addresses[i]) + '\n';
+  if (is_standard(descriptor)) {
+    static_cast<void>(write_outlet(outlet_of(instance, descriptor), text.data(), text.size()));
+  } else {
+    static_cast<void>(os::write_all(descriptor, text));
   }
 }
 
@@ -763,7 +763,7 @@ std::span<const Binding> dl_address_bindings() {
       Binding::of("dlinfo", own_dlinfo),
       Binding::of("dl_iterate_phdr", own_dl_iterate_phdr),
       Binding::of("backtrace_symbols", own_backtrace_symbols),
-      Binding::of("backtrace_symbols_fd", own_backtrace_symbols_fd),
+      bound<::backtrace_symbols_fd, own_backtrace_symbols_fd>("backtrace_symbols_fd"),
   };
   return table;
 }

@@ -173,11 +173,6 @@ Binding opens(std::string_view name) noexcept {
   return Binding::of(name, &Opens<native>::call);
 }
 
-/// What the program means by a path to its own file.
-const char* seen_path(Instance* instance, const char* path) {
-  return instance != nullptr && names_own_file(*instance, path) ? instance->program().path().c_str() : path;
-}
-
 mode_t mode_of(va_list arguments) { return va_arg(arguments, mode_t); }  // libc reads it where it is needed
 
 int own_open(const char* path, int flags, ...) {
@@ -186,7 +181,7 @@ int own_open(const char* path, int flags, ...) {
   const mode_t mode = mode_of(arguments);
   va_end(arguments);
   Instance* const instance = calling(__builtin_return_address(0));
-  return note_lowest(instance, open_in_turn(instance, AT_FDCWD, seen_path(instance, path), flags, mode));
+  return note_lowest(instance, open_in_turn(instance, AT_FDCWD, SeenPath(instance, path).get(), flags, mode));
 }
 
 int own_openat(int folder, const char* path, int flags, ...) {
@@ -195,21 +190,24 @@ int own_openat(int folder, const char* path, int flags, ...) {
   const mode_t mode = mode_of(arguments);
   va_end(arguments);
   Instance* const instance = calling(__builtin_return_address(0));
-  return note_lowest(instance, open_in_turn(instance, folder, seen_path(instance, path), flags, mode));
+  folder = redirected(__builtin_return_address(0), folder);
+  return note_lowest(instance, open_in_turn(instance, folder, SeenPath(instance, path).get(), flags, mode));
 }
 
 int own_checked_open(const char* path, int flags) {
   Instance* const instance = calling(__builtin_return_address(0));
   const bool forgets_mode = (flags & (O_CREAT | O_TMPFILE)) != 0;  // libc ends the process
-  return note_lowest(instance, forgets_mode ? __open64_2(path, flags)
-                                            : open_in_turn(instance, AT_FDCWD, seen_path(instance, path), flags, 0));
+  return note_lowest(instance, forgets_mode
+                                   ? __open64_2(path, flags)
+                                   : open_in_turn(instance, AT_FDCWD, SeenPath(instance, path).get(), flags, 0));
 }
 
 int own_checked_openat(int folder, const char* path, int flags) {
   Instance* const instance = calling(__builtin_return_address(0));
+  folder = redirected(__builtin_return_address(0), folder);
   const bool forgets_mode = (flags & (O_CREAT | O_TMPFILE)) != 0;
   return note_lowest(instance, forgets_mode ? __openat64_2(folder, path, flags)
-                                            : open_in_turn(instance, folder, seen_path(instance, path), flags, 0));
+                                            : open_in_turn(instance, folder, SeenPath(instance, path).get(), flags, 0));
 }
 
 int note_pair(Instance& instance, int result, int* pair) {
@@ -262,21 +260,40 @@ int own_mq_close(Instance& instance, mqd_t queue) {
 }
 
 std::FILE* own_setmntent(Instance& instance, const char* path, const char* mode) {
-  return track(instance, ::setmntent(path, mode));
+  return track_lowest(instance, ::setmntent(path, mode), mode);
 }
 
 int own_endmntent(Instance& instance, std::FILE* file) {
-  if (file != nullptr) untrack(instance, file);
-  return ::endmntent(file);
+  if (file != nullptr) close_file(instance, file);
+  return 1;
 }
+
+// A folder has the kernel's number, by which libc reads it, also where that is one of the program's 0, 1 and 2.
 
 DIR* own_opendir(Instance& instance, const char* path) {
   DIR* const folder = ::opendir(path);
-  return folder == nullptr || note_new(&instance, ::dirfd(folder)) >= 0 ? folder : nullptr;
+  if (folder == nullptr) return nullptr;
+  Outlet* const closed = closed_outlet(instance);
+  if (closed == nullptr) return note_new(&instance, ::dirfd(folder)) >= 0 ? folder : nullptr;
+  redirect(*closed, Outlet::Leads::to_file, os::GuardedFd(::dirfd(folder)));
+  closed->ends_at_exec = true;
+  return folder;
 }
 
+DIR* own_fdopendir(Instance& instance, int descriptor) { return ::fdopendir(redirected(instance, descriptor)); }
+
+int own_dirfd(Instance& instance, DIR* folder) { return number_of(instance, ::dirfd(folder)); }
+
 int own_closedir(Instance& instance, DIR* folder) {
-  note_closed(instance, ::dirfd(folder));
+  const int descriptor = ::dirfd(folder);
+  if (const int number = number_of(instance, descriptor); number != descriptor) {
+    Outlet& outlet = outlet_of(instance, number);
+    static_cast<void>(outlet.descriptor.release());
+    redirect(outlet, Outlet::Leads::nowhere);
+  } else if (os::is_guarded(descriptor) || is_of_another(instance, descriptor)) {
+    return fail(EBADF);  // the program has closed it by its number, which another has now
+  }
+  note_closed(instance, descriptor);
   return ::closedir(folder);
 }
 
@@ -330,6 +347,8 @@ std::span<const Binding> opened_bindings() {
       bound<::pipe2, own_pipe2>("pipe2"),
       bound<::socketpair, own_socketpair>("socketpair"),
       bound<::opendir, own_opendir>("opendir"),
+      bound<::fdopendir, own_fdopendir>("fdopendir"),
+      bound<::dirfd, own_dirfd>("dirfd"),
       bound<::closedir, own_closedir>("closedir"),
   };
   return table;

@@ -39,6 +39,7 @@
 #include "loader/libc/end.hpp"
 #include "loader/libc/signals.hpp"
 #include "loader/libc/state.hpp"
+#include "loader/libc/streams.hpp"
 #include "loader/libc/waiting.hpp"
 
 extern "C" {
@@ -283,6 +284,25 @@ bool names_own_file(Instance& instance, const char* path) {
   return who == "self" || who == "thread-self" || who == fmt::to_string(pid_of(instance));
 }
 
+int named_descriptor(std::string_view path) noexcept {
+  constexpr std::array<std::string_view, 3> names{"stdin", "stdout", "stderr"};
+  const auto is_number = [path](std::string_view folder) {
+    return path.starts_with(folder) && path.size() == folder.size() + 1 && is_standard(path.back() - '0');
+  };
+  if (is_number("/dev/fd/") || is_number("/proc/self/fd/")) return path.back() - '0';
+  constexpr std::string_view folder = "/dev/";
+  if (!path.starts_with(folder)) return -1;
+  const auto* const found = std::ranges::find(names, path.substr(folder.size()));
+  return found != names.end() ? static_cast<int>(found - names.begin()) : -1;
+}
+
+SeenPath::SeenPath(Instance* instance, const char* path) : path_(path) {
+  if (instance == nullptr || path == nullptr) return;
+  if (names_own_file(*instance, path)) path_ = instance->program().path().c_str();
+  const int number = named_descriptor(path);
+  if (number >= 0) other_ = fmt::format("/proc/self/fd/{}", redirected(*instance, number));
+}
+
 namespace {
 
 ssize_t copy_link(const std::string& path, char* buffer, std::size_t room) {
@@ -298,7 +318,7 @@ ssize_t own_readlink(Instance& instance, const char* path, char* buffer, std::si
 
 ssize_t own_readlinkat(Instance& instance, int folder, const char* path, char* buffer, std::size_t room) {
   return names_own_file(instance, path) ? copy_link(instance.program().path(), buffer, room)
-                                        : ::readlinkat(folder, path, buffer, room);
+                                        : ::readlinkat(redirected(instance, folder), path, buffer, room);
 }
 
 ssize_t own_readlink_chk(Instance& instance, const char* path, char* buffer, std::size_t room, std::size_t all) {
@@ -309,7 +329,7 @@ ssize_t own_readlink_chk(Instance& instance, const char* path, char* buffer, std
 ssize_t own_readlinkat_chk(Instance& instance, int folder, const char* path, char* buffer, std::size_t room,
                            std::size_t all) {
   return names_own_file(instance, path) ? copy_link(instance.program().path(), buffer, std::min(room, all))
-                                        : __readlinkat_chk(folder, path, buffer, room, all);
+                                        : __readlinkat_chk(redirected(instance, folder), path, buffer, room, all);
 }
 
 char* own_realpath(Instance& instance, const char* path, char* room) {

@@ -345,7 +345,7 @@ class FileActions {
     return bytes;
   }
   void give(const Outlet& outlet, int number) {
-    if (outlet.leads == Outlet::Leads::nowhere) {
+    if (outlet.leads == Outlet::Leads::nowhere || outlet.ends_at_exec) {
       posix_spawn_file_actions_addclose(&actions_, number);
       return;
     }
@@ -469,11 +469,12 @@ std::FILE* own_popen(Instance& instance, const char* command, const char* mode) 
     return nullptr;
   }
   child_watch().add(instance, child, false);
+  stream = track_lowest(instance, stream, mode);
   ProcessPrivate& own = shared_part(instance.libc().process);
   const std::lock_guard lock(own.mutex);
   std::erase_if(own.pipes, [stream](const ProcessPrivate::Pipe& each) { return each.stream == stream; });  // fclose()d
   own.pipes.push_back({stream, child});
-  return track(instance, stream);
+  return stream;
 }
 
 int own_pclose(Instance& instance, std::FILE* stream) {
@@ -487,8 +488,7 @@ int own_pclose(Instance& instance, std::FILE* stream) {
       own.pipes.erase(pipe);
     }
   }
-  untrack(instance, stream);
-  std::fclose(stream);
+  close_file(instance, stream);
   if (child < 0) {
     errno = ECHILD;
     return -1;

@@ -186,6 +186,10 @@ int own_fcntl(int descriptor, int command, ...) {
   void* const argument = va_arg(arguments, void*);  // libc reads it so for every command
   va_end(arguments);
   Instance* instance = calling(__builtin_return_address(0));
+  if (instance != nullptr && is_standard(descriptor) && (command == F_GETFD || command == F_SETFD)) {
+    const auto flags = static_cast<int>(reinterpret_cast<std::uintptr_t>(argument));
+    return descriptor_flags(outlet_of(*instance, descriptor), command, flags);
+  }
   descriptor = redirected(__builtin_return_address(0), descriptor);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) {
     const auto least = std::min<std::uintptr_t>(reinterpret_cast<std::uintptr_t>(argument), STDERR_FILENO + 1);

@@ -6,6 +6,7 @@
 //
 // Multibyte conversions: a function that gets no state keeps one itself. Here it is the instance's.
 #include "loader/libc/static_buffers.hpp"
+#include "loader/libc/streams.hpp"
 
 #include <aliases.h>
 #include <arpa/inet.h>
@@ -149,9 +150,9 @@ std::tm* own_gmtime(LibcState& state, const std::time_t* time) {
 /// What a program gets for `native`, whose re-entrant form is `fill`.
 template <auto native, auto fill>
 Binding name_by(std::string_view name) noexcept {
-  constexpr auto own = [](LibcState& state, auto... descriptor) -> char* {
-    auto& text = buffers_of(state).name;
-    const int error = fill(descriptor..., text.data(), text.size());
+  constexpr auto own = [](Instance& instance, auto... descriptor) -> char* {
+    auto& text = buffers_of(instance.libc()).name;
+    const int error = fill(redirected(instance, descriptor)..., text.data(), text.size());
     if (error == 0) return text.data();
     errno = error;
     return nullptr;

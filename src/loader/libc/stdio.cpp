@@ -84,33 +84,20 @@ std::FILE* fopen_in_turn(Instance& instance, const char* path, const char* mode)
 }
 
 // fopen("/dev/stdout") and the like mean the instance's, so that lines stay whole.
-Outlet* named_outlet(Instance& instance, const char* path) {
-  constexpr std::array<std::array<const char*, 3>, 3> names{{
-      {"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"},
-      {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"},
-      {"/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"},
-  }};
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    for (const char* name : names[i]) {
-      if (std::strcmp(path, name) == 0) return &outlet_of(instance, static_cast<int>(i));
-    }
-  }
-  return nullptr;
-}
-
 std::FILE* own_fopen(Instance& instance, const char* path, const char* mode) {
-  if (Outlet* outlet = named_outlet(instance, path)) return open_outlet(*outlet, mode);
-  return track(
-      instance,
-      fopen_in_turn(instance, names_own_file(instance, path) ? instance.program().path().c_str() : path, mode));
+  if (const int number = named_descriptor(path); number >= 0) {
+    Outlet& outlet = outlet_of(instance, number);
+    if (outlet.leads == Outlet::Leads::to_cell) return open_outlet(outlet, mode);
+  }
+  return track_lowest(instance, fopen_in_turn(instance, SeenPath(&instance, path).get(), mode), mode);
 }
 
 std::FILE* own_fdopen(Instance& instance, int descriptor, const char* mode) {
-  if (is_standard(descriptor)) return open_outlet(outlet_of(instance, descriptor), mode);
+  if (is_standard(descriptor)) return open_outlet(outlet_of(instance, descriptor), mode, true);
   return track(instance, ::fdopen(descriptor, mode));
 }
 
-std::FILE* own_tmpfile(Instance& instance) { return track(instance, ::tmpfile64()); }
+std::FILE* own_tmpfile(Instance& instance) { return track_lowest(instance, ::tmpfile64(), "w+"); }
 
 std::FILE* own_fmemopen(void* memory, std::size_t bytes, const char* mode) {
   Instance* instance = calling(__builtin_return_address(0));
@@ -132,19 +119,6 @@ int close_standard(Outlet& outlet) {
   if (result == EOF && outlet.leads == Outlet::Leads::nowhere) errno = EBADF;
   redirect(outlet, Outlet::Leads::nowhere);
   return result;
-}
-
-int close_file(Instance& instance, std::FILE* file) {
-  for (Outlet& outlet : stdio_of(instance).outlets) {
-    if (outlet.file == file) return close_standard(outlet);
-  }
-  const int drained = drain_in_turn(file);
-  untrack(instance, file);
-  if (instance.libc().locks.part != nullptr) {  // they hold until the last byte is written
-    std::fflush(file);
-    give_up_record_locks(instance, ::fileno(file));
-  }
-  return std::fclose(file) == 0 ? drained : EOF;
 }
 
 int own_fclose(std::FILE* file) {
@@ -171,13 +145,13 @@ int own_fcloseall(Instance& instance) {
 }
 
 // The process's descriptor 0, 1 or 2 is everyone's: the FILE gets a descriptor of its own below it.
-std::FILE* reopen_standard(Outlet& outlet, const char* path, const char* mode) {
-  if (path == nullptr) return outlet.file;  // another mode for the same file: "wb" is all that is asked in practice
-  static_cast<void>(drain_in_turn(outlet.file));
-  std::fflush(outlet.file);
-  __fpurge(outlet.file);
-  std::clearerr(outlet.file);
-  std::FILE* opened = fopen_in_turn(*outlet.instance, path, mode);  // knows the modes
+std::FILE* reopen(Outlet& outlet, std::FILE* file, const char* path, const char* mode) {
+  if (path == nullptr) return file;  // another mode for the same file: "wb" is all that is asked in practice
+  static_cast<void>(drain_in_turn(file));
+  std::fflush(file);
+  __fpurge(file);
+  std::clearerr(file);
+  std::FILE* opened = fopen_in_turn(*outlet.instance, SeenPath(outlet.instance, path).get(), mode);  // knows the modes
   os::GuardedFd descriptor(opened != nullptr ? ::fcntl(fileno(opened), F_DUPFD_CLOEXEC, 3) : -1);
   const int error = errno;
   if (opened != nullptr) std::fclose(opened);
@@ -187,24 +161,18 @@ std::FILE* reopen_standard(Outlet& outlet, const char* path, const char* mode) {
     return nullptr;
   }
   redirect(outlet, Outlet::Leads::to_file, std::move(descriptor));
+  outlet.ends_at_exec = std::strchr(mode, 'e') != nullptr;
   outlet.orientation = 0;
   if (outlet.stream == Stream::out)
-    ::setvbuf(outlet.file, nullptr, ::isatty(outlet.descriptor.get()) == 1 ? _IOLBF : _IOFBF, 0);
-  return outlet.file;
+    ::setvbuf(file, nullptr, ::isatty(outlet.descriptor.get()) == 1 ? _IOLBF : _IOFBF, 0);
+  return file;
 }
 
 std::FILE* own_freopen(Instance& instance, const char* path, const char* mode, std::FILE* file) {
-  for (Outlet& outlet : stdio_of(instance).outlets) {
-    if (outlet.file == file) return reopen_standard(outlet, path, mode);
-  }
-  note_closed(instance, ::fileno(file));
-  std::FILE* result = ::freopen64(path, mode, file);
-  if (result == nullptr) {
-    forget(instance, file);
-  } else {
-    note_opened(instance, ::fileno(file));
-  }
-  return result;
+  if (Outlet* const outlet = outlet_of(instance, file, true)) return reopen(*outlet, file, path, mode);
+  const SeenPath seen(&instance, path);
+  untrack(instance, file);
+  return track(instance, ::freopen64(path != nullptr ? seen.get() : nullptr, mode, file));
 }
 
 int own_fflush(Instance& instance, std::FILE* file) { return flush_stream(instance, file); }
@@ -229,6 +197,28 @@ int bound_register_printf() {
 }
 
 }  // namespace
+
+int close_file(Instance& instance, std::FILE* file) {
+  for (Outlet& outlet : stdio_of(instance).outlets) {
+    if (outlet.file == file) return close_standard(outlet);
+  }
+  Outlet* const outlet = outlet_of(instance, file, true);
+  int result = drain_in_turn(file);
+  untrack(instance, file);
+  if (instance.libc().locks.part != nullptr) {  // they hold until the last byte is written
+    std::fflush(file);
+    give_up_record_locks(instance,
+                         outlet != nullptr ? redirected(instance, static_cast<int>(outlet->stream)) : ::fileno(file));
+  }
+  if (std::fclose(file) != 0) result = EOF;
+  if (outlet == nullptr) return result;
+  if (outlet->leads == Outlet::Leads::nowhere) {
+    errno = EBADF;
+    return EOF;
+  }
+  redirect(*outlet, Outlet::Leads::nowhere);
+  return result;
+}
 
 std::span<const Binding> stdio_bindings() {
   static const std::vector<Binding> table = [] {

@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <new>
 #include <span>
 #include <string_view>
@@ -59,7 +60,7 @@ ssize_t write_cookie(void* cookie, const char* bytes, std::size_t count) {
 int seek_cookie(void* cookie, off64_t* position, int whence) {
   const auto& outlet = *static_cast<Outlet*>(cookie);
   int descriptor = outlet.descriptor.get();
-  if (outlet.leads == Outlet::Leads::to_cell && outlet.stream == Stream::in)
+  if (outlet.leads == Outlet::Leads::to_cell && outlet.cell_stream == Stream::in)
     descriptor = outlet.instance->services().input();
   if (descriptor < 0) {
     errno = ESPIPE;
@@ -147,14 +148,22 @@ std::FILE* stream_at(const void* caller, Stream stream) {
   return stream == Stream::in ? stdin : stream == Stream::out ? stdout : stderr;
 }
 
-Outlet* outlet_of(Instance& instance, std::FILE* file) {
+Outlet* outlet_of(Instance& instance, std::FILE* file, bool owned) {
   StdioPrivate& own = stdio_of(instance);
   for (Outlet& outlet : own.outlets) {
     if (outlet.file == file && file != nullptr) return &outlet;
   }
   const std::lock_guard lock(own.mutex);
   const auto found = std::ranges::find(own.open, file, &StdioPrivate::Open::file);
-  return found != own.open.end() ? found->outlet : nullptr;
+  return found != own.open.end() && (found->owns || !owned) ? found->outlet : nullptr;
+}
+
+Outlet* closed_outlet(Instance& instance, int least) {
+  for (int number = least; is_standard(number); ++number) {
+    Outlet& outlet = outlet_of(instance, number);
+    if (outlet.leads == Outlet::Leads::nowhere) return &outlet;
+  }
+  return nullptr;
 }
 
 ssize_t write_outlet(Outlet& outlet, const char* bytes, std::size_t count) {
@@ -212,33 +221,44 @@ void redirect(Outlet& outlet, Outlet::Leads leads, os::GuardedFd descriptor) {
   outlet.waits = leads == Outlet::Leads::to_file && may_wait(descriptor.get());
   outlet.descriptor = std::move(descriptor);
   outlet.leads = leads;
+  outlet.ends_at_exec = false;
   if (leads == Outlet::Leads::to_cell) outlet.cell_stream = outlet.stream;
 }
 
-std::FILE* open_outlet(Outlet& outlet, const char* mode) {
+std::FILE* open_outlet(Outlet& outlet, const char* mode, bool owns) {
   if (outlet.leads == Outlet::Leads::nowhere) {
     errno = EBADF;
     return nullptr;
   }
   std::FILE* file = make_file(outlet, mode);
-  return track(*outlet.instance, file, &outlet);
+  return track(*outlet.instance, file, &outlet, owns);
 }
 
-std::FILE* track(Instance& instance, std::FILE* file, Outlet* outlet) {
+std::FILE* track(Instance& instance, std::FILE* file, Outlet* outlet, bool owns) {
   if (file == nullptr) return nullptr;
   note_opened(instance, descriptor_of(file));
   StdioPrivate& own = stdio_of(instance);
   const std::lock_guard lock(own.mutex);
-  own.open.push_back({file, outlet});
+  own.open.push_back({file, outlet, owns});
   return file;
+}
+
+std::FILE* track_lowest(Instance& instance, std::FILE* file, const char* mode) {
+  if (file == nullptr || closed_outlet(instance) == nullptr) return track(instance, file);
+  const int number = note_lowest(&instance, ::fcntl(::fileno(file), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  const int error = errno;
+  std::fclose(file);
+  errno = error;
+  if (number < 0) return nullptr;
+  Outlet& outlet = outlet_of(instance, number);
+  outlet.ends_at_exec = std::strchr(mode, 'e') != nullptr;
+  std::FILE* const placed = open_outlet(outlet, mode, true);
+  if (placed != nullptr && ::isatty(outlet.descriptor.get()) == 1) ::setvbuf(placed, nullptr, _IOLBF, 0);
+  return placed;
 }
 
 void untrack(Instance& instance, std::FILE* file) {
   note_closed(instance, descriptor_of(file));
-  forget(instance, file);
-}
-
-void forget(Instance& instance, std::FILE* file) {
   StdioPrivate& own = stdio_of(instance);
   const std::lock_guard lock(own.mutex);
   const auto found = std::ranges::find(own.open, file, &StdioPrivate::Open::file);

@@ -40,9 +40,10 @@ struct Outlet {
   Stream stream = Stream::in;       ///< Which descriptor this is.
   Stream cell_stream = Stream::in;  ///< What of the host it leads to.
   Leads leads = Leads::to_cell;
-  os::GuardedFd descriptor;  ///< Where it leads to a file.
-  bool waits = false;        ///< That one is a pipe, socket or terminal.
-  int orientation = 0;       ///< fwide()'s.
+  os::GuardedFd descriptor;   ///< Where it leads to a file.
+  bool waits = false;         ///< That one is a pipe, socket or terminal.
+  bool ends_at_exec = false;  ///< FD_CLOEXEC, as the program has set it.
+  int orientation = 0;        ///< fwide()'s.
 };
 
 /// Error() and err() keep these; the first three are data symbols.
@@ -63,6 +64,7 @@ struct StdioPrivate {
   struct Open {
     std::FILE* file;
     Outlet* outlet;  ///< Of fdopen(1, ...) and the like; else null.
+    bool owns;       ///< fclose() closes that one.
   };
   std::mutex mutex;
   std::array<Outlet, 3> outlets;
@@ -82,8 +84,10 @@ std::FILE* stream_of(Instance& instance, Stream stream);
 /// The same for a bound function: `caller` is its return address. The process's own where no instance calls.
 std::FILE* stream_at(const void* caller, Stream stream);
 
-/// The outlet that `file` is over, or null: a file as any other.
-Outlet* outlet_of(Instance& instance, std::FILE* file);
+/// The outlet that `file` is over, or null: a file as any other. `owned`: only what fclose() would close.
+Outlet* outlet_of(Instance& instance, std::FILE* file, bool owned = false);
+/// The lowest one that the program has closed, `least` or above; null: none.
+Outlet* closed_outlet(Instance& instance, int least = 0);
 
 /// write(2) and read(2) on an outlet, with errno. Do not switch tasks.
 ssize_t write_outlet(Outlet& outlet, const char* bytes, std::size_t count);
@@ -102,14 +106,35 @@ inline constexpr int no_descriptor = std::numeric_limits<int>::max();
 /// that one's; where it has closed it, no_descriptor. `caller`: the bound function's return address.
 int redirected(const void* caller, int descriptor) noexcept;
 int redirected(Instance& instance, int descriptor) noexcept;
+/// fcntl() of F_GETFD and F_SETFD on 0, 1 or 2.
+int descriptor_flags(Outlet& outlet, int command, int flags) noexcept;
+/// The other way round: what the program calls the kernel's `descriptor`.
+int number_of(Instance& instance, int descriptor) noexcept;
 
-/// A further FILE over an outlet. Null with errno as fdopen().
-std::FILE* open_outlet(Outlet& outlet, const char* mode);
-/// Files of the program come and go. `outlet`: see StdioPrivate::Open. A null `file` is ignored.
-std::FILE* track(Instance& instance, std::FILE* file, Outlet* outlet = nullptr);
+/// "/dev/stdin", "/dev/fd/1", "/proc/self/fd/2" and the like: 0, 1 or 2; else -1.
+int named_descriptor(std::string_view path) noexcept;
+/// A path as the kernel knows what the program means by it: its own file, its own 0, 1 and 2.
+class SeenPath {
+ public:
+  /// `instance`: null: none. `path` outlives it.
+  SeenPath(Instance* instance, const char* path);
+  [[nodiscard]] const char* get() const noexcept { return other_.empty() ? path_ : other_.c_str(); }
+
+ private:
+  const char* path_;
+  std::string other_;
+};
+
+/// A further FILE over an outlet; `owns`: whose fclose() closes that. Null with errno as fdopen().
+std::FILE* open_outlet(Outlet& outlet, const char* mode, bool owns = false);
+/// Files of the program come and go. `outlet`, `owns`: see StdioPrivate::Open. A null `file` is ignored.
+std::FILE* track(Instance& instance, std::FILE* file, Outlet* outlet = nullptr, bool owns = false);
+/// The same of one that a call has just opened: it gets the lowest free number, as note_lowest() gives it. The FILE may
+/// be another one then. `mode`: fopen()'s.
+std::FILE* track_lowest(Instance& instance, std::FILE* file, const char* mode);
+/// fclose().
+int close_file(Instance& instance, std::FILE* file);
 void untrack(Instance& instance, std::FILE* file);
-/// untrack() for one that is freed already; its descriptor was noted as closed.
-void forget(Instance& instance, std::FILE* file);
 
 /// fflush(stream) for any of the program's, fflush(nullptr) for all of them.
 int flush_stream(Instance& instance, std::FILE* file);

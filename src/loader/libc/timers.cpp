@@ -32,6 +32,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -40,6 +41,7 @@
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
 #include "loader/libc/signals.hpp"
+#include "loader/libc/streams.hpp"
 #include "loader/libc/waiting.hpp"
 
 namespace aplib::loader::libc {
@@ -462,14 +464,35 @@ bool is_refused(const void* caller, const aiocb* operation) {
   return true;
 }
 
+// Libc's threads read the descriptor from the program's block, where it is the kernel's number until aio_return().
+
 int bound_aio_read(aiocb* operation) {
-  return is_refused(__builtin_return_address(0), operation) ? -1 : ::aio_read(operation);
+  if (is_refused(__builtin_return_address(0), operation)) return -1;
+  operation->aio_fildes = redirected(__builtin_return_address(0), operation->aio_fildes);
+  return ::aio_read(operation);
 }
 int bound_aio_write(aiocb* operation) {
-  return is_refused(__builtin_return_address(0), operation) ? -1 : ::aio_write(operation);
+  if (is_refused(__builtin_return_address(0), operation)) return -1;
+  operation->aio_fildes = redirected(__builtin_return_address(0), operation->aio_fildes);
+  return ::aio_write(operation);
 }
 int bound_aio_fsync(int how, aiocb* operation) {
-  return is_refused(__builtin_return_address(0), operation) ? -1 : ::aio_fsync(how, operation);
+  if (is_refused(__builtin_return_address(0), operation)) return -1;
+  operation->aio_fildes = redirected(__builtin_return_address(0), operation->aio_fildes);
+  return ::aio_fsync(how, operation);
+}
+int own_lio_listio(Instance& instance, int mode, aiocb* const* operations, int count, sigevent* event) {
+  for (aiocb* const each : std::span(operations, static_cast<std::size_t>(std::max(count, 0)))) {
+    if (each != nullptr) each->aio_fildes = redirected(instance, each->aio_fildes);
+  }
+  return ::lio_listio(mode, operations, count, event);
+}
+int own_aio_cancel(Instance& instance, int descriptor, aiocb* operation) {
+  return ::aio_cancel(redirected(instance, descriptor), operation);
+}
+ssize_t own_aio_return(Instance& instance, aiocb* operation) {
+  operation->aio_fildes = number_of(instance, operation->aio_fildes);
+  return ::aio_return(operation);
 }
 
 int own_timer_create(Instance& instance, clockid_t clock, sigevent* event, timer_t* place) {
@@ -606,6 +629,12 @@ std::span<const Binding> timers_bindings() {
       Binding::of("aio_write64", bound_aio_write),
       Binding::of("aio_fsync", bound_aio_fsync),
       Binding::of("aio_fsync64", bound_aio_fsync),
+      bound<::lio_listio, own_lio_listio>("lio_listio"),
+      bound<::lio_listio, own_lio_listio>("lio_listio64"),
+      bound<::aio_cancel, own_aio_cancel>("aio_cancel"),
+      bound<::aio_cancel, own_aio_cancel>("aio_cancel64"),
+      bound<::aio_return, own_aio_return>("aio_return"),
+      bound<::aio_return, own_aio_return>("aio_return64"),
   };
   return table;
 }

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "side_by_side.hpp"
 
@@ -151,6 +152,277 @@ TEST_F(Descriptors, CallsReachWhatARedirectedOneLeadsTo) {
       close(saved);
     })C",
                  1, {"FILE_NAME=" + file});
+}
+
+TEST_F(Descriptors, FilesAndFoldersTakeAClosedOne) {
+  const std::string file = shop.write("text", "first line\nsecond line\n");
+  expect_private(std::string(descriptor_headers) + R"C(
+    #include <dirent.h>
+    #include <mntent.h>
+    static int is_open(int number) { return fcntl(number, F_GETFD) >= 0; }
+    void step(int n) {
+      char text[40] = "";
+      const char* const name = getenv("FILE_NAME");
+      FILE* file = NULL;
+      if (n == 0) {
+        close(0);
+        file = fopen(name, "r");
+        say("%d %s", fileno(file), fgets(text, 40, file));
+        say("%d ", (int)lseek(0, 0, SEEK_CUR));
+        say("%ld ", ftell(file));
+        say("%d ", fseek(file, 6, SEEK_SET));
+        say("%s", fgets(text, 40, file));
+        say("%d ", fclose(file));
+        say("%d ", is_open(0));
+        file = fopen(name, "re");
+        say("%d ", fcntl(0, F_GETFD));
+        say("%d ", fclose(file));
+        file = tmpfile();
+        say("%d ", fileno(file));
+        fputs("abc", file);
+        rewind(file);
+        say("%s ", fgets(text, 40, file));
+        say("%d ", fclose(file));
+        say("%d ", is_open(0));
+        file = popen("echo out", "r");
+        say("%d ", fileno(file));
+        say("%s", fgets(text, 40, file));
+        say("%d ", pclose(file));
+        say("%d ", is_open(0));
+        file = setmntent(name, "r");
+        say("%d ", fileno(file));
+        say("%d ", endmntent(file));
+        say("%d ", is_open(0));
+        file = fopen(name, "r");
+        close(0);
+        say("%d ", fgetc(file) == EOF);
+        ended(fclose(file), EBADF);
+        file = fopen(name, "r");
+        int saved = dup(0);
+        close(0);
+        ended(open("/nothing", O_RDONLY), ENOENT);
+        say("%d ", dup(saved));
+        say("%s", fgets(text, 40, file));
+        say("%d ", fclose(file));
+        say("%d ", is_open(0));
+        close(saved);
+      } else if (n == 1) {
+        DIR* folder = opendir(getenv("FOLDER"));
+        say("%d ", dirfd(folder));
+        say("%d ", is_open(0));
+        while (readdir(folder)) {}
+        say("%d ", closedir(folder));
+        say("%d ", is_open(0));
+        say("%d ", open(getenv("FOLDER"), O_RDONLY));
+        folder = fdopendir(0);
+        say("%d ", dirfd(folder));
+        say("%d ", readdir(folder) != NULL);
+        say("%d ", closedir(folder));
+        say("%d ", is_open(0));
+        ended(fdopendir(0) == NULL ? -1 : 0, EBADF);
+      } else if (n == 2) {
+        say("%d ", open(name, O_RDWR));
+        file = fdopen(0, "r+");
+        say("%d %s", fileno(file), fgets(text, 40, file));
+        say("%d ", freopen("/dev/null", "r", file) == file);
+        say("%d ", fileno(file));
+        say("%d ", fgetc(file) == EOF);
+        say("%d ", fclose(file));
+        say("%d ", is_open(0));
+        ended(fdopen(0, "r") == NULL ? -1 : 0, EBADF);
+      } else {
+        say("%d ", fcntl(1, F_GETFD));
+        say("%d ", dup2(1, 0));
+        say("%d ", fcntl(0, F_GETFD));
+        say("%d ", fcntl(0, F_SETFD, FD_CLOEXEC));
+        say("%d ", fcntl(0, F_GETFD));
+        say("%d ", dup2(0, 0));
+        say("%d ", fcntl(0, F_GETFD));
+        say("%d ", dup3(1, 0, O_CLOEXEC));
+        say("%d ", fcntl(0, F_GETFD));
+        say("%d ", system("test -e /proc/self/fd/0"));
+        say("%d ", dup3(1, 0, 0));
+        say("%d ", fcntl(0, F_GETFD));
+        say("%d ", system("test -e /proc/self/fd/0"));
+        ended(dup3(1, 0, O_APPEND), EINVAL);
+        say("%d ", close_range(0, 0, CLOSE_RANGE_CLOEXEC));
+        say("%d ", fcntl(0, F_GETFD));
+        close(0);
+        say("%d ", open(name, O_RDONLY | O_CLOEXEC));
+        say("%d ", fcntl(0, F_GETFD));
+        close(0);
+        say("%d ", open(name, O_RDONLY));
+        say("%d ", fcntl(0, F_GETFD));
+        close(0);
+        ended(fcntl(0, F_GETFD), EBADF);
+      }
+    })C",
+                 4, {"FILE_NAME=" + file, "FOLDER=" + shop.folder(), "PATH=/usr/bin:/bin"});
+}
+
+TEST_F(Descriptors, FurtherCallsReachWhatARedirectedOneLeadsTo) {
+  const std::string file = shop.write("further", "0123456789");
+  expect_private(std::string(descriptor_headers) + R"C(
+    #include <aio.h>
+    #include <dirent.h>
+    #include <execinfo.h>
+    #include <sys/uio.h>
+    static void await(struct aiocb* one) {
+      const struct aiocb* list[1] = {one};
+      while (aio_error(one) == EINPROGRESS) aio_suspend(list, 1, NULL);
+      say("%d ", aio_error(one));
+      say("%d ", (int)aio_return(one));
+      say("%d ", one->aio_fildes);
+    }
+    void step(int n) {
+      char text[4000] = "";
+      struct stat status, other;
+      eventfd_t value = 0;
+      int two[2];
+      const char* const name = getenv("FILE_NAME");
+      const char* const folder = getenv("FOLDER");
+      const int saved[2] = {fcntl(1, F_DUPFD, 10), fcntl(2, F_DUPFD, 10)};
+      if (n == 0) {
+        close(0);
+        say("%d ", eventfd(3, 0));
+        say("%d ", eventfd_read(0, &value));
+        say("%d ", (int)value);
+        say("%d ", eventfd_write(0, 4));
+        say("%d ", eventfd_read(0, &value));
+        say("%d ", (int)value);
+        close(0);
+        ended(eventfd_read(0, &value), EBADF);
+      } else if (n == 1) {
+        close(0);
+        say("%d ", open(name, O_RDWR | O_TRUNC));
+        say("%d ", (int)pwrite(0, "0123456789", 10, 0));
+        struct aiocb one = {.aio_fildes = 0, .aio_buf = text, .aio_nbytes = 4, .aio_offset = 2};
+        struct aiocb next = {.aio_fildes = 0, .aio_buf = "XY", .aio_nbytes = 2, .aio_offset = 8};
+        struct aiocb third = {.aio_fildes = 0, .aio_buf = text + 8, .aio_nbytes = 2, .aio_lio_opcode = LIO_READ};
+        struct aiocb* list[2] = {&third, NULL};
+        say("%d ", aio_read(&one));
+        await(&one);
+        say("%s ", text);
+        say("%d ", aio_write(&next));
+        await(&next);
+        say("%d ", aio_fsync(O_SYNC, &next));
+        await(&next);
+        say("%d ", lio_listio(LIO_WAIT, list, 2, NULL));
+        await(&third);
+        say("%s ", text + 8);
+        say("%d ", aio_cancel(0, NULL));
+        struct iovec piece = {text, 3};
+        say("%d ", (int)preadv2(0, &piece, 1, 7, 0));
+        say("%.3s ", text);
+        piece.iov_base = "zz";
+        piece.iov_len = 2;
+        say("%d ", (int)pwritev2(0, &piece, 1, 0, 0));
+        off_t from = 0, to = 20;
+        say("%d ", (int)copy_file_range(0, &from, 0, &to, 5, 0));
+        memset(text, 0, sizeof text);
+        say("%d ", (int)pread(0, text, 5, 20));
+        say("%s ", text);
+        say("%d ", posix_fadvise(0, 0, 0, POSIX_FADV_RANDOM));
+        pipe(two);
+        piece.iov_base = "spliced";
+        piece.iov_len = 7;
+        dup2(two[1], 2);
+        say("%d ", (int)vmsplice(2, &piece, 1, 0));
+        dup2(two[0], 0);
+        int more[2];
+        pipe(more);
+        say("%d ", (int)tee(0, more[1], 3, 0));
+        memset(text, 0, sizeof text);
+        say("%d ", (int)read(more[0], text, 9));
+        say("%s ", text);
+        say("%d ", dprintf(2, "%d", 12));
+        say("%d ", (int)read(0, text, 20));
+        say("%s ", text);
+        for (int i = 0; i < 2; ++i) { close(two[i]); close(more[i]); }
+      } else if (n == 2) {
+        close(0);
+        say("%d ", open(folder, O_RDONLY | O_DIRECTORY));
+        say("%d ", faccessat(0, "further", R_OK, 0));
+        say("%d ", fstatat(0, "further", &status, 0));
+        say("%d ", mkdirat(0, "a", 0700));
+        say("%d ", symlinkat("further", 0, "a/link"));
+        say("%d ", renameat(0, "a/link", 0, "link"));
+        say("%d ", (int)readlinkat(0, "link", text, 20));
+        say("%d ", linkat(0, "further", 0, "a/hard", 0));
+        say("%d ", renameat2(0, "a/hard", 0, "a/soft", 0));
+        say("%d ", fchmodat(0, "a/soft", 0600, 0));
+        say("%d ", utimensat(0, "a/soft", NULL, 0));
+        say("%d ", mkfifoat(0, "a/fifo", 0600));
+        say("%d ", unlinkat(0, "a/fifo", 0));
+        struct dirent** list = NULL;
+        say("%d ", scandirat(0, "a", &list, NULL, alphasort));
+        say("%d ", getdents64(0, text, sizeof text) > 0);
+        say("%d ", unlinkat(0, "a/soft", 0));
+        say("%d ", unlinkat(0, "link", 0));
+        say("%d ", unlinkat(0, "a", AT_REMOVEDIR));
+        const int opened = openat(0, "further", O_RDONLY);
+        say("%d ", opened > 2);
+        say("%d ", fstatat(opened, "", &other, AT_EMPTY_PATH) == 0 && other.st_ino == status.st_ino);
+        close(opened);
+        close(0);
+        ended(openat(0, "further", O_RDONLY), EBADF);
+        ended(mkdirat(0, "b", 0700), EBADF);
+        ended(open("/dev/stdin", O_RDONLY), ENOENT);
+        say("%d ", fopen("/dev/fd/0", "r") == NULL);
+      } else {
+        close(0);
+        say("%d ", open(name, O_RDONLY));
+        say("%d ", (int)read(0, text, 5));
+        const int again = open("/dev/stdin", O_RDONLY);
+        say("%d ", again > 2);
+        say("%d ", (int)read(again, text, 3));
+        say("%s ", text);
+        close(again);
+        FILE* const file = fopen("/proc/self/fd/0", "r");
+        say("%s ", fgets(text, 4, file));
+        fclose(file);
+        pipe(two);
+        dup2(two[1], 2);
+        void* const here = (void*)step;
+        backtrace_symbols_fd(&here, 1, 2);
+        dup2(saved[1], 2);
+        close(two[1]);
+        say("%d ", read(two[0], text, sizeof text) > 0);
+        close(two[0]);
+      }
+      dup2(saved[0], 1);
+      dup2(saved[1], 2);
+      close(saved[0]);
+      close(saved[1]);
+    })C",
+                 4, {"FILE_NAME=" + file, "FOLDER=" + shop.folder()});
+}
+
+/// Both read /dev/null where the machine reads a pipe that nobody writes.
+TEST_F(Descriptors, ACellWithoutInputHasAnEmptyFile) {
+  std::vector<Side> sides = by_turns(std::string(descriptor_headers) + R"C(
+    void step(int n) {
+      char byte = 0;
+      struct pollfd one = {0, POLLIN};
+      struct stat status, null;
+      fstat(0, &status);
+      stat("/dev/null", &null);
+      say("%d ", status.st_rdev == null.st_rdev);
+      say("%d ", poll(&one, 1, 0));
+      say("%d ", one.revents);
+      const int copy = dup(0);
+      say("%d ", copy > 2);
+      say("%d ", (int)read(copy, &byte, 1));
+      const int again = open("/dev/stdin", O_RDONLY);
+      say("%d ", again > 2);
+      say("%d ", (int)read(again, &byte, 1));
+      say("%d ", dup2(copy, 0));
+      say("%d ", (int)read(0, &byte, 1));
+      close(copy);
+      close(again);
+    })C",
+                                     1, {Side{}, Side{}});
+  for (const Side& side : sides) EXPECT_EQ(side.said, "1 1 1 1 0 1 0 0 0 ");
 }
 
 }  // namespace
