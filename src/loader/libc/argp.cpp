@@ -3,8 +3,10 @@
 //
 // libc parses, and is told not to exit. Its own parser of --help, --usage and --version would do so, hence ours takes
 // its place, with the same options. A root above the program's parser gives all of them the instance's streams. By
-// what is written to the stream of errors we learn that libc would have exited for a wrong option.
+// what is written to the stream of errors we learn that libc would have exited for a wrong option. Its getopt would
+// complain to the process's stderr, so an option ':' of the root keeps that quiet, and ours complains.
 #include <argp.h>
+#include <errno.h>
 #include <sysexits.h>
 
 #include <array>
@@ -20,6 +22,7 @@
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
+#include "loader/libc/getopt.hpp"
 #include "loader/libc/streams.hpp"
 
 namespace aplib::loader::libc {
@@ -40,9 +43,12 @@ struct ArgpPrivate {
   Variable<error_t> error_status{EX_USAGE};
   std::FILE* errors = nullptr;  ///< Leads to the instance's stderr.
   bool has_advised = false;     ///< "Try ... --help or ... --usage" was written there.
+  argp_state* state = nullptr;  ///< Of the running argp_parse().
 };
 
 namespace {
+
+constexpr char keeps_quiet = ':';  // in front of the others
 
 ArgpPrivate& argp_of(Instance& instance) { return shared_part(instance.libc().argp); }
 
@@ -57,10 +63,42 @@ int error_status(Instance& instance) {
   return value_of(instance, "argp_err_exit_status", argp_of(instance).error_status);
 }
 
+/// The beginning of what libc keeps for a call of argp_parse(), the same in all its releases.
+struct LibcParser {
+  const argp* root;
+  const char* short_options;
+  const option* long_options;
+  // of getopt
+  int next_word;
+  int complains;
+  int wrong_option;  // a short one's letter, a long one's value, 0: an unknown long one, -1: none is wrong
+};
+
+const LibcParser& parser_of(const argp_state& state) { return *static_cast<const LibcParser*>(state.pstate); }
+
+/// Of the option that libc's getopt has refused, if it was that one.
+void complain(Instance& instance, const argp_state& state) {
+  const LibcParser& parser = parser_of(state);
+  if (parser.root != state.root_argp || parser.wrong_option == -1) return;
+  constexpr int letters = 256;
+  const bool is_letter = 0 < parser.wrong_option && parser.wrong_option < letters;
+  std::string word{'-', static_cast<char>(parser.wrong_option)};
+  std::string short_options(parser.short_options);
+  short_options.erase(short_options.find(keeps_quiet), 1);
+  GetoptCall call{.short_options = short_options.c_str(), .instance = &instance};
+  if (!is_letter) call.long_options = parser.long_options;
+  call.single_dash = (state.flags & ARGP_LONG_ONLY) != 0;
+  complain_of_option({state.argv[0], is_letter ? word.data() : state.argv[parser.next_word - 1]}, call);
+}
+
 ssize_t write_error(void* cookie, const char* bytes, std::size_t count) {
   auto& instance = *static_cast<Instance*>(cookie);
   const std::string_view text(bytes, count);
-  if (text.find("--usage") != text.npos) argp_of(instance).has_advised = true;
+  ArgpPrivate& own = argp_of(instance);
+  if (text.find("--usage") != text.npos) {
+    own.has_advised = true;
+    if (own.state != nullptr) complain(instance, *own.state);
+  }
   say(instance, text);
   return static_cast<ssize_t>(count);
 }
@@ -75,6 +113,8 @@ std::FILE* errors_of(Instance& instance) {
   return own.errors;
 }
 
+constexpr std::array<argp_option, 2> root_options{{{nullptr, keeps_quiet, nullptr, OPTION_HIDDEN, nullptr, 0}, {}}};
+
 /// A call of argp_parse().
 struct Parse {
   argp root{};  ///< First: libc's state points to it.
@@ -84,11 +124,16 @@ struct Parse {
 };
 
 error_t begin_parse(int key, char* /*argument*/, argp_state* state) {
-  if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
   Instance& instance = *reinterpret_cast<const Parse*>(state->root_argp)->instance;
+  if (key == keeps_quiet) {  // so getopt tells then that an argument is missing
+    ::argp_state_help(state, state->err_stream, ARGP_HELP_SEE);
+    return EINVAL;
+  }
+  if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
   state->child_inputs[0] = state->input;
   state->out_stream = stream_of(instance, Stream::out);
   state->err_stream = errors_of(instance);
+  argp_of(instance).state = state;
   return 0;
 }
 
@@ -162,6 +207,7 @@ error_t own_argp_parse(Instance& instance, const argp* parser, int argc, char** 
                        void* input) {
   ArgpPrivate& own = argp_of(instance);
   Parse parse{.flags = flags, .instance = &instance};
+  parse.root.options = root_options.data();
   parse.root.parser = begin_parse;
   parse.root.children = parse.children.data();
   std::size_t count = 0;
@@ -172,9 +218,12 @@ error_t own_argp_parse(Instance& instance, const argp* parser, int argc, char** 
         value_of(instance, "argp_program_version_hook", own.version_hook) != nullptr)
       parse.children[count++].argp = &version_parser;
   }
-  own.has_advised = false;
+  const bool outer_has_advised = std::exchange(own.has_advised, false);
+  argp_state* const outer = std::exchange(own.state, nullptr);
   const error_t error = ::argp_parse(&parse.root, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP, end, input);
-  if (error == EINVAL && own.has_advised && (flags & (ARGP_NO_EXIT | ARGP_NO_ERRS)) == 0)
+  own.state = outer;
+  const bool has_advised = std::exchange(own.has_advised, outer_has_advised);
+  if (error == EINVAL && has_advised && (flags & (ARGP_NO_EXIT | ARGP_NO_ERRS)) == 0)
     exit_instance(instance, error_status(instance));
   return error;
 }

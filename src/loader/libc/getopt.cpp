@@ -17,6 +17,7 @@
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/state.hpp"
+#include "loader/libc/streams.hpp"
 
 namespace aplib::loader::libc {
 
@@ -44,7 +45,7 @@ class Scanner {
       : optarg_(*state.optarg),
         optind_(*state.optind),
         opterr_(*state.opterr),
-        errors_(*state.err != nullptr ? *state.err : stderr),
+        state_(state),
         own_(state.getopt.get()),
         argc_(argc),
         argv_(argv),
@@ -75,6 +76,12 @@ class Scanner {
     own_.order = *options_ == '-'                                                 ? return_operands
                  : *options_ == '+' || call_.keeps_order || call_.posixly_correct ? stop_at_operand
                                                                                   : permute;
+  }
+
+  /// A program that never names stderr gets it here.
+  [[nodiscard]] std::FILE* errors() const {
+    if (call_.instance != nullptr) return stream_of(*call_.instance, Stream::err);
+    return *state_.err != nullptr ? *state_.err : stderr;
   }
 
   // To the next word that is an option. Leaves own_.rest at its letters.
@@ -138,7 +145,7 @@ class Scanner {
     const char* spec = std::strchr(options_, letter);
     if (*own_.rest == '\0') ++optind_;
     if (spec == nullptr || letter == ':' || letter == ';') {
-      if (!quiet_) std::fprintf(errors_, dgettext("libc", "%s: invalid option -- '%c'\n"), argv_[0], letter);
+      if (!quiet_) std::fprintf(errors(), dgettext("libc", "%s: invalid option -- '%c'\n"), argv_[0], letter);
       own_.offender = letter;
       return '?';
     }
@@ -168,7 +175,8 @@ class Scanner {
   }
 
   int missing_argument(char letter) {
-    if (!quiet_) std::fprintf(errors_, dgettext("libc", "%s: option requires an argument -- '%c'\n"), argv_[0], letter);
+    if (!quiet_)
+      std::fprintf(errors(), dgettext("libc", "%s: option requires an argument -- '%c'\n"), argv_[0], letter);
     own_.offender = letter;
     return *options_ == ':' ? ':' : '?';
   }
@@ -192,7 +200,7 @@ class Scanner {
         return finished;
       }
       if (!quiet_) {
-        std::fprintf(errors_, dgettext("libc", "%s: unrecognized option '%s%s'\n"), argv_[0], prefix, own_.rest);
+        std::fprintf(errors(), dgettext("libc", "%s: unrecognized option '%s%s'\n"), argv_[0], prefix, own_.rest);
       }
       own_.rest = nullptr;
       ++optind_;
@@ -207,7 +215,7 @@ class Scanner {
     own_.rest = nullptr;
     if (value != nullptr && found.has_arg == no_argument) {
       if (!quiet_) {
-        std::fprintf(errors_, dgettext("libc", "%s: option '%s%s' doesn't allow an argument\n"), argv_[0], prefix,
+        std::fprintf(errors(), dgettext("libc", "%s: option '%s%s' doesn't allow an argument\n"), argv_[0], prefix,
                      found.name);
       }
       own_.offender = found.val;
@@ -216,7 +224,7 @@ class Scanner {
     if (value == nullptr && found.has_arg == required_argument) {
       if (optind_ >= argc_) {
         if (!quiet_) {
-          std::fprintf(errors_, dgettext("libc", "%s: option '%s%s' requires an argument\n"), argv_[0], prefix,
+          std::fprintf(errors(), dgettext("libc", "%s: option '%s%s' requires an argument\n"), argv_[0], prefix,
                        found.name);
         }
         own_.offender = found.val;
@@ -253,7 +261,7 @@ class Scanner {
   }
 
   void complain_ambiguous(const char* prefix, const std::vector<const option*>& candidates) {
-    std::FILE* out = errors_;
+    std::FILE* out = errors();
     flockfile(out);
     std::fprintf(out, dgettext("libc", "%s: option '%s%s' is ambiguous; possibilities:"), argv_[0], prefix, own_.rest);
     for (const option* each : candidates) std::fprintf(out, " '%s%s'", prefix, each->name);
@@ -264,7 +272,7 @@ class Scanner {
   char*& optarg_;
   int& optind_;
   const int& opterr_;
-  std::FILE* const errors_;
+  const LibcState& state_;
   GetoptPrivate& own_;
   int argc_;
   char** argv_;
@@ -273,36 +281,33 @@ class Scanner {
   bool quiet_ = false;
 };
 
-GetoptCall in_environment_of(const LibcState& state, GetoptCall call) {
-  call.posixly_correct = find_variable(state, "POSIXLY_CORRECT") != nullptr;
-  return call;
+int next_of(Instance& instance, int argc, char* const* argv, GetoptCall call) {
+  call.posixly_correct = find_variable(instance.libc(), "POSIXLY_CORRECT") != nullptr;
+  call.instance = &instance;
+  return next_option(instance.libc(), argc, const_cast<char**>(argv), call);
 }
 
 // --- what programs call; the arguments are libc's
 
-int own_getopt(LibcState& state, int argc, char* const* argv, const char* options) {
-  return next_option(state, argc, const_cast<char**>(argv), in_environment_of(state, {.short_options = options}));
+int own_getopt(Instance& instance, int argc, char* const* argv, const char* options) {
+  return next_of(instance, argc, argv, {.short_options = options});
 }
 
-int own_posix_getopt(LibcState& state, int argc, char* const* argv, const char* options) {
-  return next_option(state, argc, const_cast<char**>(argv),
-                     in_environment_of(state, {.short_options = options, .keeps_order = true}));
+int own_posix_getopt(Instance& instance, int argc, char* const* argv, const char* options) {
+  return next_of(instance, argc, argv, {.short_options = options, .keeps_order = true});
 }
 
-int own_getopt_long(LibcState& state, int argc, char* const* argv, const char* options, const option* long_options,
+int own_getopt_long(Instance& instance, int argc, char* const* argv, const char* options, const option* long_options,
                     int* long_index) {
-  return next_option(
-      state, argc, const_cast<char**>(argv),
-      in_environment_of(state, {.short_options = options, .long_options = long_options, .long_index = long_index}));
+  return next_of(instance, argc, argv,
+                 {.short_options = options, .long_options = long_options, .long_index = long_index});
 }
 
-int own_getopt_long_only(LibcState& state, int argc, char* const* argv, const char* options, const option* long_options,
-                         int* long_index) {
-  return next_option(
-      state, argc, const_cast<char**>(argv),
-      in_environment_of(
-          state,
-          {.short_options = options, .long_options = long_options, .long_index = long_index, .single_dash = true}));
+int own_getopt_long_only(Instance& instance, int argc, char* const* argv, const char* options,
+                         const option* long_options, int* long_index) {
+  return next_of(
+      instance, argc, argv,
+      {.short_options = options, .long_options = long_options, .long_index = long_index, .single_dash = true});
 }
 
 }  // namespace
@@ -312,6 +317,12 @@ int next_option(LibcState& state, int argc, char** argv, const GetoptCall& call)
   const int result = Scanner(state, argc, argv, call).next();
   *state.optopt = state.getopt.get().offender;
   return result;
+}
+
+void complain_of_option(std::array<char*, 2> words, const GetoptCall& call) {
+  LibcState other;
+  std::array<char*, 3> argv{words[0], words[1], nullptr};
+  static_cast<void>(next_option(other, 2, argv.data(), call));
 }
 
 std::span<const Binding> getopt_bindings() {

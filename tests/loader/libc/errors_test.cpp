@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // perror, err, error and assert of loaded programs.
+#include <argp.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "compile.hpp"
 #include "running.hpp"
@@ -92,12 +94,14 @@ const char* argp_program_version = "tool 1.2";
 const char* argp_program_bug_address = "<bugs@tool>";
 static void bye(void) { printf("bye\n"); }
 static struct argp_option options[] = {{"level", 'l', "N", 0, "Work so much"}, {"bad", 'b', 0, 0, "Complain"},
-                                       {"fail", 'f', 0, 0, "Fail"}, {0}};
+                                       {"fail", 'f', 0, 0, "Fail"}, {"inner", 'z', 0, 0, "Parse within"}, {"lever", 'r', 0, 0, "Pull"}, {0}};
+static struct argp parser;
 static error_t parse(int key, char* argument, struct argp_state* state) {
   switch (key) {
     case 'l': *(int*)state->input = atoi(argument); return 0;
     case 'b': argp_error(state, "no %s", "good"); return EINVAL;
     case 'f': argp_failure(state, 5, ENOENT, "file %d", 1); return EINVAL;
+    case 'z': return argp_parse(&parser, 2, (char*[]){"/inner/one", "--none", NULL}, ARGP_NO_EXIT, 0, 0);
     case ARGP_KEY_ARG: return strcmp(argument, "refused") == 0 ? EINVAL : 0;
     case ARGP_KEY_END: if (state->arg_num > 1) argp_usage(state); return 0;
   }
@@ -108,34 +112,66 @@ int main(int count, char** words) {
   int level = 0;
   atexit(bye);
   setvbuf(stdout, NULL, _IONBF, 0);
-  error_t error = argp_parse(&parser, count, words, 0, 0, &level);
+  const unsigned flags = getenv("FLAGS") ? atoi(getenv("FLAGS")) : 0;
+  error_t error = argp_parse(&parser, count, words, flags, 0, &level);
   printf("level %d error %d\n", level, error);
   return 0;
 })";
   const std::string alone = shop.compile(source, {"-w"}, "tool");
   const auto program = Program::load(shop.compile(source, {"-shared", "-w"}, "tool.so"));
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"-l", "3"},
-                                                                                     {"--help"},
-                                                                                     {"--usage"},
-                                                                                     {"-V"},
-                                                                                     {"-b"},
-                                                                                     {"--fail"},
-                                                                                     {"--wrong"},
-                                                                                     {"-l"},
-                                                                                     {"refused"},
-                                                                                     {"a", "b"}}) {
+  struct Call {
+    std::vector<std::string> words;
+    unsigned flags = 0;
+  };
+  const std::vector<Call> calls{{{"-l", "3"}},
+                                {{"--help"}},
+                                {{"--usage"}},
+                                {{"-V"}},
+                                {{"-b"}},
+                                {{"--fail"}},
+                                {{"--wrong"}},
+                                {{"--wrong=1", "a"}},
+                                {{"a", "-xl3"}},
+                                {{"-l"}},
+                                {{"--level"}},
+                                {{"--lev"}},
+                                {{"--bad=3"}},
+                                {{"-z"}},
+                                {{"refused"}},
+                                {{"a", "b"}},
+                                {{"-wrong"}, ARGP_LONG_ONLY},
+                                {{"-level"}, ARGP_LONG_ONLY},
+                                {{"-wrong"}, ARGP_NO_EXIT},
+                                {{"--wrong"}, ARGP_NO_ERRS},
+                                {{"-l"}, ARGP_NO_ERRS},
+                                {{"-l"}, ARGP_IN_ORDER},
+                                {{"-:"}}};
+  for (const auto& [words, flags] : calls) {
+    const std::string variable = fmt::format("FLAGS={}", flags);
     std::vector<std::string> command{alone};
     command.insert(command.end(), words.begin(), words.end());
-    std::vector<std::string> quiet{"sh", "-c", "\"$@\" 2>/dev/null", "sh"};
-    quiet.insert(quiet.end(), command.begin(), command.end());
-    const Outcome both = run_command(command);
-    const Outcome out = run_command(quiet);
-    const Ran ran = run(program, command);
-    EXPECT_EQ(ran.outcome.status, both.status) << words[0];
+    const auto said = [&](const std::string& redirections) {
+      std::vector<std::string> whole{"env", variable, "sh", "-c", "\"$@\" " + redirections, "sh"};
+      whole.insert(whole.end(), command.begin(), command.end());
+      return run_command(whole);
+    };
+    const Outcome out = said("2>/dev/null");
+    const Ran ran = run(program, command, 0, {}, environment_of({variable}));
+    EXPECT_EQ(ran.outcome.status, out.status) << words[0];
     EXPECT_EQ(ran.out, out.output) << words[0];
-    EXPECT_NE((both.output + "|").find(ran.err), std::string::npos) << words[0] << ":\n" << ran.err << both.output;
-    EXPECT_EQ(ran.err.empty(), both.output == out.output) << words[0];
+    EXPECT_EQ(ran.err, said("2>&1 >/dev/null").output) << words[0];
   }
+}
+
+// Also where nothing in the program names stderr.
+TEST_F(ErrorsTest, GetoptComplainsToTheProgramsErrors) {
+  Workshop shop;
+  const auto program = Program::load(shop.compile(
+      "#include <unistd.h>\nint main(int count, char** words) { return getopt(count, words, \"a\") == '?'; }",
+      {"-shared", "-w"}, "tool.so"));
+  const Ran ran = run(program, {"/my/tool", "-x"});
+  EXPECT_EQ(ran.outcome.status, 1);
+  EXPECT_EQ(ran.err, "/my/tool: invalid option -- 'x'\n");
 }
 
 }  // namespace
