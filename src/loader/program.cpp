@@ -656,9 +656,10 @@ namespace {
 constexpr std::array<std::string_view, 13> starting_others{"fork",   "vfork",  "_Fork",  "forkpty", "daemon",
                                                            "execve", "execv",  "execvp", "execvpe", "execl",
                                                            "execlp", "execle", "fexecve"};
-constexpr std::array<std::string_view, 15> changing_process{
-    "clone",     "setrlimit", "setrlimit64", "prlimit",  "prlimit64", "setuid",    "seteuid", "setreuid",
-    "setresuid", "setgid",    "setegid",     "setregid", "setresgid", "setgroups", "chroot"};
+/// A plug-in may do all of it.
+constexpr std::array<std::string_view, 17> changing_process{
+    "clone",  "setrlimit", "setrlimit64", "prlimit",   "prlimit64", "setuid", "seteuid", "setreuid", "setresuid",
+    "setgid", "setegid",   "setregid",    "setresgid", "setgroups", "chroot", "dlopen",  "dlmopen"};
 
 bool imports_some(const ElfFile& file, std::span<const std::string_view> functions) {
   return std::ranges::any_of(file.symbols(), [functions](const Symbol& symbol) {
@@ -677,9 +678,13 @@ bool needs_process(const std::string& path) {
   const auto file = open_or_null(path);
   if (file == nullptr || !is_made_by_apcc(*file)) return false;
   const std::vector<std::string_view>& names = file->needed();
-  return std::ranges::any_of(names, is_of_mpi) &&
-         std::ranges::none_of(names, [](std::string_view name) { return matches("libaplib.so*", name); }) &&
-         (imports_some(*file, starting_others) || imports_some(*file, changing_process));
+  if (std::ranges::none_of(names, is_of_mpi) ||
+      std::ranges::any_of(names, [](std::string_view name) { return matches("libaplib.so*", name); }))
+    return false;
+  std::set<std::string> known;
+  return any_needed({file.get(), nullptr}, known, [](std::string_view /*name*/, const ElfFile& user) {
+    return imports_some(user, starting_others) || imports_some(user, changing_process);
+  });
 }
 
 std::optional<std::uint64_t> entries_of(const std::string& path) {

@@ -95,7 +95,7 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 [[nodiscard]] bool calls_mpi(const std::string& path);
 /// An executable that forks or executes others by itself, and was not made by apcc: env, bash, strace.
 [[nodiscard]] bool starts_others(const std::string& path);
-/// A program of MPI that apcc has made, and that imports what only a process may do: it forks, executes, sets limits.
+/// A program of MPI that apcc has made, and that imports itself or in a library what only a process may do, as fork().
 [[nodiscard]] bool needs_process(const std::string& path);
 /// Where the words of ProgramEntries::names are. Nothing: apcc did not make it.
 [[nodiscard]] std::optional<std::uint64_t> entries_of(const std::string& path);

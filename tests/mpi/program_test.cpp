@@ -148,6 +148,19 @@ TEST_F(MpiProgram, ProcessesOfProgramsThatForkHaveThemForThemselves) {
   EXPECT_NE(text.find("or run this one with --processes"), std::string::npos) << text;
 }
 
+TEST_F(MpiProgram, ChildrenOfALibrary) {
+  EXPECT_EQ(
+      output("cc -O2 -Wall -Werror -DLIBRARY -shared -fPIC " MPI_PROGRAMS "/library_children.c -o libchildren.so"), "");
+  EXPECT_EQ(
+      output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/library_children.c -L. -lchildren -Wl,-rpath,$PWD -o children"),
+      "");
+  EXPECT_EQ(output("timeout 60 mpiexec --processes -n 3 ./children"), "No Errors\n");
+  EXPECT_EQ(output("timeout 60 mpiexec -n 3 ./children 2>errors"),
+            "fork: wrong on 3 ranks\nsetrlimit: wrong on 3 ranks\n");
+  EXPECT_EQ(output("grep -c 'or run this one with --processes' errors"), "1\n");
+  EXPECT_EQ(output("grep -c 'setrlimit(RLIMIT_CPU): .*run the program with --processes' errors"), "1\n");
+}
+
 // It would take the core from a rank each time.
 TEST_F(MpiProgram, RanksThatWaitAllTheTimeDoNotStirTheProgressThread) {
   EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/progress.c -o progress"), "");

@@ -598,10 +598,22 @@ int own_nice(Instance& instance, int change) {
 
 // --- limits
 
-/// A lower limit of these keeps a program from harm; of the others it may just be meant well.
-bool is_felt(int resource) noexcept {
-  return resource == RLIMIT_AS || resource == RLIMIT_DATA || resource == RLIMIT_CPU || resource == RLIMIT_FSIZE ||
-         resource == RLIMIT_NPROC;
+/// A lower limit of these keeps a program from harm; of the others, null, it may just be meant well.
+const char* felt_limit(int resource) noexcept {
+  switch (resource) {
+    case RLIMIT_AS:
+      return "RLIMIT_AS";
+    case RLIMIT_DATA:
+      return "RLIMIT_DATA";
+    case RLIMIT_CPU:
+      return "RLIMIT_CPU";
+    case RLIMIT_FSIZE:
+      return "RLIMIT_FSIZE";
+    case RLIMIT_NPROC:
+      return "RLIMIT_NPROC";
+    default:
+      return nullptr;
+  }
 }
 
 int get_limit(Instance& instance, int resource, rlimit64& limit) {
@@ -626,11 +638,11 @@ int set_limit(Instance& instance, int resource, const rlimit64& limit) {
   if (limit.rlim_cur > process.rlim_cur) {  // more than all have: nobody is hurt by it
     process.rlim_cur = std::min(limit.rlim_cur, process.rlim_max);
     ::setrlimit64(static_cast<__rlimit_resource>(resource), &process);
-  } else if (limit.rlim_cur < process.rlim_cur && is_felt(resource)) {
+  } else if (const char* const name = felt_limit(resource); name != nullptr && limit.rlim_cur < process.rlim_cur) {
     instance.services().warn(
         fmt::format("setrlimit({}): the limit is told back, but the system does not keep it, because it would be one "
                     "for all cells of the process together; where it matters, run the program with --processes",
-                    resource));
+                    name));
   }
   if (resource == RLIMIT_NOFILE)
     instance.libc().descriptors_max = static_cast<int>(std::clamp<rlim64_t>(limit.rlim_cur, 1, 1 << 30));
