@@ -106,6 +106,16 @@ void Baton::leave() noexcept {
     free_guests_.push_back(static_cast<Guest*>(&self));  // reserved by free_guest()
     --calls_;
   }
+  lay_down();
+}
+
+void Baton::leave_for_ever() noexcept {
+  --calls_;
+  ++lost_calls_;
+  lay_down();
+}
+
+void Baton::lay_down() noexcept {
   processor_.running_.store(&main_, std::memory_order_relaxed);  // relaxed: it has been there
   detail::current_processor = nullptr;
   TaskControl* ready = processor_.idle().pop_ready();
@@ -157,11 +167,11 @@ void Baton::dismiss_guests() noexcept {
     inbound.close_requests(*guest);
     main_.cell->tasks.erase(guest->id);
   }
-  if (calls_ != 0) inbound.close_requests(main_);
+  if (calls_ != 0 || lost_calls_ != 0) inbound.close_requests(main_);
   processor_.idle().forget_waits();
   while (processor_.idle().pop_ready() != nullptr) {
   }
-  if (calls_ == 0) return;
+  if (calls_ == 0 && lost_calls_ == 0) return;
   for (auto& guest : guests_) static_cast<void>(guest.release());
 }
 

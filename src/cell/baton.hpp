@@ -65,11 +65,14 @@ class Baton {
   [[nodiscard]] bool enter();
   /// Call from: who has it; the end of a call.
   void leave() noexcept;
+  /// The same where the call does not end: its thread stays in code of the program that the call has called. Call from:
+  /// who has the baton, and is not the main thread. Async-signal-safe in such code.
+  void leave_for_ever() noexcept;
   [[nodiscard]] const TaskControl& main_task() const noexcept { return main_; }
   [[nodiscard]] bool is_main_thread() const noexcept { return pthread_equal(pthread_self(), main_thread_) != 0; }
 
   /// No other thread is in a call. REQUIRES: closed.
-  [[nodiscard]] bool is_idle() const noexcept { return calls_ == 0; }
+  [[nodiscard]] bool is_idle() const noexcept { return calls_ == 0 && lost_calls_ == 0; }
 
   /// Processor::dispatch(): returns when `self` is ready, or runs on because nobody else wants to.
   void dispatch(TaskControl& self) noexcept;
@@ -95,6 +98,7 @@ class Baton {
   Turn& turn_of(TaskControl& task) noexcept;
   Guest& free_guest();
   void take_over(TaskControl& task) noexcept;
+  void lay_down() noexcept;
   void dismiss_guests() noexcept;
 
   Processor& processor_;
@@ -105,7 +109,8 @@ class Baton {
   // Of who has the baton.
   std::vector<std::unique_ptr<Guest>> guests_;
   std::vector<Guest*> free_guests_;
-  std::uint32_t calls_ = 0;  // of guests, that have begun and not ended
+  std::uint32_t calls_ = 0;       // of guests, that have begun and not ended
+  std::uint32_t lost_calls_ = 0;  // that never will
   std::uint32_t leaves_ = 0;
 };
 

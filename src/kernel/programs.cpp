@@ -135,6 +135,13 @@ class LoadedRun::CellHost : public loader::CellServices {
     return std::shared_ptr<SignalStack>(new (std::nothrow) SignalStack);
   }
 
+  bool leave_call() noexcept override {
+    const TaskControl* const task = running_task();
+    if (task == nullptr || !task->is_guest) return false;
+    baton()->leave_for_ever();
+    return true;
+  }
+
   bool shares_thread() noexcept override {
     const TaskControl* const task = running_task();
     if (task == nullptr || task->is_guest || task->cell->processor->baton() != nullptr) return false;

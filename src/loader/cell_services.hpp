@@ -65,6 +65,10 @@ class CellServices {
   virtual std::int64_t computed() noexcept { return 0; }
   /// A thread that the program has made begins: what it keeps until its end. Call from: that thread.
   virtual std::shared_ptr<void> thread_begins() noexcept { return nullptr; }
+  /// That thread is in the program's code, and shall not go on. True: a call of the machine has called that code (an
+  /// operation, an attribute's function), and others may call from here on; the thread must stay, for the call may have
+  /// lent what is on its stack. Async-signal-safe there.
+  virtual bool leave_call() noexcept { return false; }
 
   /// Who the calling task is, for messages: "cell 3 task 0".
   virtual std::string name() = 0;

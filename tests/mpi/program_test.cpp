@@ -161,6 +161,19 @@ TEST_F(MpiProgram, ChildrenOfALibrary) {
   EXPECT_EQ(output("grep -c 'setrlimit(RLIMIT_CPU): .*run the program with --processes' errors"), "1\n");
 }
 
+TEST_F(MpiProgram, MainEndsWhileAThreadIsInACallback) {
+  EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/ends_in_callback.c -pthread -o ends"), "");
+  for (const char* const what : {"operation", "attribute", "waits"}) {
+    for (const char* const status : {"0", "3"}) {
+      const std::string words = std::string(what) + " " + status;
+      int ended = 0;
+      EXPECT_EQ(output("timeout 30 mpiexec -n 2 ./ends " + words + " 2>/dev/null", &ended), "main ends\nmain ends\n")
+          << words;
+      EXPECT_EQ(std::to_string(ended), status) << words;
+    }
+  }
+}
+
 // It would take the core from a rank each time.
 TEST_F(MpiProgram, RanksThatWaitAllTheTimeDoNotStirTheProgressThread) {
   EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/progress.c -o progress"), "");

@@ -77,6 +77,7 @@ struct ProgramThread {
   std::atomic<pid_t> number{0};
   std::atomic<bool> over{false};   ///< Its instance has ended.
   std::atomic<bool> asked{false};  ///< To end. It has not answered yet.
+  std::atomic<bool> stays{false};  ///< For ever, where it is.
   int times_asked = 0;
   bool makes = false;  ///< It makes a thread, and holds OwnThreads::mutex.
 };
@@ -413,6 +414,14 @@ void hold_end(bool held) noexcept {
 
 namespace {
 
+/// As those whose calls of the machine wait do.
+[[noreturn]] void stay(ProgramThread& thread) noexcept {
+  thread.stays.store(true, std::memory_order_relaxed);  // relaxed: who reads it too early asks once more
+  sigset_t all;
+  sigfillset(&all);
+  while (true) ::sigsuspend(&all);
+}
+
 /// The thread takes its signals, or leaves its routine where it stands, if it may. Else it goes on, and is asked again.
 void stop_this_thread(int, siginfo_t*, void* interrupted) {
   ProgramThread* const thread = this_thread;
@@ -421,7 +430,10 @@ void stop_this_thread(int, siginfo_t*, void* interrupted) {
   const int saved_errno = errno_now();
   const bool stops =
       !thread->makes && context.exit_frame != nullptr && is_interruptible(*context.instance, interrupted);
-  if (stops && thread->over.load(std::memory_order_relaxed)) exit_to_frame(context, 0);
+  if (stops && thread->over.load(std::memory_order_relaxed)) {
+    if (context.instance->services().leave_call()) stay(*thread);
+    exit_to_frame(context, 0);
+  }
   thread->asked.store(false, std::memory_order_relaxed);
   if (!stops) return;
   const sigset_t both = stop_signals();
@@ -459,6 +471,7 @@ constexpr auto patience = std::chrono::seconds(5);
 /// signals queue, and all are taken at the same place.
 bool ask_to_end(ProgramThread& thread) noexcept {
   thread.over.store(true, std::memory_order_relaxed);
+  if (thread.stays.load(std::memory_order_relaxed)) return false;
   if (thread.asked.load(std::memory_order_relaxed)) return true;
   if (thread.times_asked == asked_max) return false;
   ++thread.times_asked;
