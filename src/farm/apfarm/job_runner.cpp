@@ -36,7 +36,7 @@ using std::chrono::milliseconds;
 
 /// Between SIGTERM and SIGKILL.
 constexpr milliseconds grace{200};
-/// A system without room for a process may have some soon. Without any for longer, no job can run.
+/// A system without room for a process or a file may have some soon. Without any for longer, no job can run.
 constexpr std::chrono::seconds start_wait{5};
 constexpr milliseconds start_again{50};
 /// What -j 0, as many as possible, means.
@@ -195,10 +195,8 @@ void JobRunner::begin(Slot& slot) {
     slot.begun = time_now();
     slot.start = wall_seconds();
   }
-  bool has_files = false;
   try {
     make_files(slot);
-    has_files = true;
     if (begin_in_cell(slot)) return;
     if (!settings_.entry.empty()) {
       throw Error(Errc::failed,
@@ -213,12 +211,13 @@ void JobRunner::begin(Slot& slot) {
                        .group = &guard_.group(index_of(slot))};
     slot.process.emplace(order.command, settings_.shell, environment_->of(order), std::move(streams));
   } catch (const Error& error) {
-    slot.files = {};
+    for (Slot& each : slots_) {
+      if (!runs(each)) each.files = {};  // they may be all that others lack
+    }
     if (error.code() != Errc::exhausted)
       return conclude(slot, {.begun = true, .exit_value = not_started_value, .problem = error.what()});
-    // What runs here makes room when it ends. Else only others can, who have processes, but none of our files.
-    starts_wait_ = std::ranges::any_of(slots_, runs) || (has_files && time_now() - *slot.begun < start_wait);
-    if (!starts_wait_) throw;
+    starts_wait_ = true;
+    lack_ = error;
   }
 }
 
@@ -372,6 +371,15 @@ void JobRunner::work(Time now, std::span<const pollfd> waits, HostNews& news) {
   pass_time(now);
   begin_waiting();
   news = std::exchange(news_, {});
+  // What runs makes room when it ends, and what has ended when its output has gone.
+  const bool lacks_room = starts_wait_ && !paused_ && std::ranges::none_of(slots_, runs);
+  if (!lacks_room || !news.ends.empty()) {
+    lacks_since_.reset();
+  } else if (!lacks_since_) {
+    lacks_since_ = now;
+  } else if (now - *lacks_since_ >= start_wait) {
+    throw Error(*lack_);
+  }
 }
 
 void JobRunner::pass_time(Time now) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
 #include "farm/apfarm/cell_messages.hpp"
 #include "farm/apfarm/job_host.hpp"
@@ -70,11 +71,11 @@ class JobRunner final : public JobHost {
   ~JobRunner() override;
 
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
-  // These may begin jobs, and throw Error(exhausted) when there is no room for any.
   void give(std::size_t slot, JobOrder order) override;
   void stop(std::size_t slot, TaskNumber task, Stop how) override;
   void add_waits(std::vector<pollfd>& waits) const override;
   [[nodiscard]] std::optional<Time> next_time() const override;
+  /// Throws Error(exhausted) when there has been no room for any job for long.
   void work(Time now, std::span<const pollfd> waits, HostNews& news) override;
 
   /// While it pauses, it begins no further job.
@@ -128,6 +129,8 @@ class JobRunner final : public JobHost {
   HostNews news_;  // for the next work()
   bool paused_ = false;
   bool starts_wait_ = false;
+  std::optional<Error> lack_;        // why
+  std::optional<Time> lacks_since_;  // and none runs
   bool killing_ = false;
 };
 

@@ -262,6 +262,14 @@ class Limits(unittest.TestCase):
         numbers = (*range(4, 17), 18, 20, 24, 28, 32, 36, 40, 64)
         self.check_commands("ulimit -n", [{"files": number} for number in numbers])
 
+    def test_jobs_of_apfarm_with_few_files(self):
+        """Those that find no room begin when others have ended."""
+        joblog = self.folder / "joblog"
+        words = [BIN / "apfarm", "-j", "40", "--joblog", joblog, "true", "{}", ":::", *map(str, range(100))]
+        status, output, errors = self.run_it(words, files=64)
+        self.assertEqual((status, output, errors), (0, "", []))
+        self.assertEqual(len(joblog.read_text().splitlines()), 101)
+
     def test_commands_with_little_address_space(self):
         sizes = (1 << 23, 1 << 24, 3 << 23, 1 << 25, 3 << 24, 1 << 26, 3 << 25, 1 << 27, 1 << 28, 1 << 30)
         self.check_commands("ulimit -v", [{"space": size} for size in sizes])
