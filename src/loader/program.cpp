@@ -577,8 +577,8 @@ bool is_made_by_apcc(const ElfFile& file) { return find_table(file).has_value();
 template <class Look>
 bool any_needed(const Requester& requester, std::set<std::string>& known, const Look& look) {
   for (const std::string_view name : requester.file->needed()) {
-    if (!known.emplace(name).second) continue;
     if (look(name, *requester.file)) return true;
+    if (!known.emplace(name).second) continue;
     if (is_never_separate(name)) continue;
     const std::shared_ptr<const ElfFile> library = open_or_null(find_library_file(name, requester));
     if (library != nullptr && any_needed({library.get(), &requester}, known, look)) return true;

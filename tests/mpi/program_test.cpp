@@ -151,9 +151,10 @@ TEST_F(MpiProgram, ProcessesOfProgramsThatForkHaveThemForThemselves) {
 TEST_F(MpiProgram, ChildrenOfALibrary) {
   EXPECT_EQ(
       output("cc -O2 -Wall -Werror -DLIBRARY -shared -fPIC " MPI_PROGRAMS "/library_children.c -o libchildren.so"), "");
-  EXPECT_EQ(
-      output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/library_children.c -L. -lchildren -Wl,-rpath,$PWD -o children"),
-      "");
+  EXPECT_EQ(output("echo 'int none(void) { return 0; }' | cc -shared -fPIC -x c - -o libnone.so"), "");
+  EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS
+                   "/library_children.c -L. -Wl,--no-as-needed -lnone -lchildren -Wl,-rpath,$PWD -o children"),
+            "");
   EXPECT_EQ(output("timeout 60 mpiexec --processes -n 3 ./children"), "No Errors\n");
   EXPECT_EQ(output("timeout 60 mpiexec -n 3 ./children 2>errors"),
             "fork: wrong on 3 ranks\nsetrlimit: wrong on 3 ranks\n");

@@ -305,10 +305,11 @@ class FileActions {
   FileActions& operator=(const FileActions&) = delete;
 
   void connect(int descriptor, int as) { posix_spawn_file_actions_adddup2(&actions_, descriptor, as); }
-  /// Descriptors 0, 1 and 2 as the program has them, but those that `except` names.
-  void give_streams(Instance& instance, int except = -1) {
+  /// Descriptors 0, 1 and 2 as the program has them, but those that `except` names. `has_own`: join() follows, which may
+  /// name one that exec would close, so that one stays.
+  void give_streams(Instance& instance, int except = -1, bool has_own = false) {
     for (int number = 0; number <= 2; ++number) {
-      if (number != except) give(outlet_of(instance, number), number);
+      if (number != except) give(outlet_of(instance, number), number, has_own);
     }
   }
   /// And what the program asks for after that.
@@ -344,8 +345,8 @@ class FileActions {
     }();
     return bytes;
   }
-  void give(const Outlet& outlet, int number) {
-    if (outlet.leads == Outlet::Leads::nowhere || outlet.ends_at_exec) {
+  void give(const Outlet& outlet, int number, bool has_own) {
+    if (outlet.leads == Outlet::Leads::nowhere || (outlet.ends_at_exec && !has_own)) {
       posix_spawn_file_actions_addclose(&actions_, number);
       return;
     }
@@ -462,14 +463,15 @@ std::FILE* own_popen(Instance& instance, const char* command, const char* mode) 
   std::FILE* stream = fdopen(our_end.get(), reads ? "r" : "w");
   if (stream == nullptr) return nullptr;
   static_cast<void>(our_end.release());  // the stream's now
+  stream = track_lowest(instance, stream, mode);
+  if (stream == nullptr) return nullptr;
   pid_t child = 0;
   if (const int error = spawn_shell(instance, command, actions, child); error != 0) {
-    std::fclose(stream);
+    close_file(instance, stream);
     errno = error;
     return nullptr;
   }
   child_watch().add(instance, child, false);
-  stream = track_lowest(instance, stream, mode);
   ProcessPrivate& own = shared_part(instance.libc().process);
   const std::lock_guard lock(own.mutex);
   std::erase_if(own.pipes, [stream](const ProcessPrivate::Pipe& each) { return each.stream == stream; });  // fclose()d
@@ -510,7 +512,7 @@ int spawned(Instance& instance, int error, pid_t child) {
 int own_posix_spawn(Instance& instance, pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
                     const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
   FileActions streams;
-  streams.give_streams(instance);
+  streams.give_streams(instance, -1, actions != nullptr);
   if (actions != nullptr) streams.join(actions);
   pid_t made = 0;
   const int error =
@@ -523,7 +525,7 @@ int own_posix_spawnp(Instance& instance, pid_t* child, const char* file, const p
                      const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
   const Attributes attributes(instance, given);
   FileActions streams;
-  streams.give_streams(instance);
+  streams.give_streams(instance, -1, actions != nullptr);
   if (actions != nullptr) streams.join(actions);
   actions = streams.get();
   pid_t made = 0;

@@ -137,6 +137,7 @@ int own_fcloseall(Instance& instance) {
   for (const StdioPrivate::Open& each : open) {
     if (each.outlet == nullptr) note_closed(instance, ::fileno(each.file));
     if (std::fclose(each.file) != 0) result = EOF;
+    if (each.owns) redirect(*each.outlet, Outlet::Leads::nowhere);
   }
   for (Outlet& outlet : own.outlets) {
     if (outlet.file != nullptr) close_standard(outlet);
