@@ -145,7 +145,7 @@ void ServerProcess::start(unsigned number) {
     const bool scarce = error == EAGAIN || error == ENOMEM;
     throw Failure(scarce || error == EMFILE ? GRPC_OTHER_ERROR_CODE : GRPC_SERVER_NOT_FOUND,
                   fmt::format("{}: it cannot be started: {}{}", subject(), os::text_of(error),
-                              scarce                ? std::string(os::thread_remedy) + ", or lower processes"
+                              scarce ? std::string(os::thread_remedy) + ", or set a lower number of `processes`"
                               : error == EMFILE     ? ""
                               : entry_.pool.empty() ? "; check the program's path"
                                                     : "; apctl must be in PATH"));

@@ -2,12 +2,14 @@
 #include "kernel/process_run.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/cpus.hpp"
 #include "base/os/thread.hpp"
 #include "base/program_context.hpp"
 #include "kernel/loaded_run.hpp"
@@ -133,13 +135,15 @@ void ProcessRun::begin(std::uint64_t starts) {
   network_->status_changed();  // the host program may have given words before
 }
 
-// Each process of this host has as many threads as this one, as far as it is known.
+// Each process of this host has as many threads as this one, as far as it is known. Each may be bound to cores of its
+// own, so the affinity of this one says nothing.
 bool ProcessRun::crowds_cores() const {
+  const auto online = static_cast<std::size_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L));
   const Domain& domain = *machine_.domain;
   std::uint32_t processes = 1;
   for (std::uint32_t process = 0; process < domain.cell_map.processes(); ++process)
     processes += process != domain.process && network_->module().shares_host(process) ? 1 : 0;
-  return std::uint64_t{processes} * domain.carriers > machine_.placement.usable_cores;
+  return std::uint64_t{processes} * domain.carriers > usable_cpu_count(online, cpu_quota());
 }
 
 void ProcessRun::open() {

@@ -76,7 +76,7 @@ class ProcessRun {
   /// A note that cannot be acted upon ends the run.
   void nonsense(const char* what);
   void answer_probe(std::uint64_t round);
-  /// More threads of the machine run on this host than this process may use cores.
+  /// More threads of the machine run on this host than it has cores.
   [[nodiscard]] bool crowds_cores() const;
   class Inspection;
   void describe_here(std::uint64_t question);

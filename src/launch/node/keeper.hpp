@@ -36,7 +36,7 @@ class Keeper {
   bool pass_on(wire::MessageType type, std::span<const std::byte> body);
   /// Ends the process, soon by force. Any thread.
   void end() noexcept;
-  /// At once, with all of its session: the node is about to end itself. Any thread.
+  /// At once, with all of its tree: the node is about to end itself. Any thread.
   void kill() noexcept;
 
  private:

@@ -61,6 +61,7 @@ pid_t marked_root(pid_t process) noexcept {
   fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/environ", process);
   const int file = ::open(path.data(), O_RDONLY | O_CLOEXEC);
   std::array<char, 4096> bytes;
+  constexpr pid_t numbers_end = 1 << 22;  // of processes, proc(5)
   pid_t root = 0;
   std::size_t matched = 0;  // so many letters of the variable; its size: in the value; more: in another variable
   bool whole = false;
@@ -68,11 +69,12 @@ pid_t marked_root(pid_t process) noexcept {
     got = ::read(file, bytes.data(), bytes.size());
     for (ssize_t i = 0; i < got && !whole; ++i) {
       const char letter = bytes[static_cast<std::size_t>(i)];
-      if (matched == tree_variable.size() && letter >= '0' && letter <= '9') {
+      if (matched == tree_variable.size() && letter >= '0' && letter <= '9' && root < numbers_end) {
         root = 10 * root + (letter - '0');
       } else if (letter == 0) {
         whole = matched == tree_variable.size();
         matched = 0;
+        if (!whole) root = 0;
       } else {
         matched =
             matched < tree_variable.size() && letter == tree_variable[matched] ? matched + 1 : tree_variable.size() + 1;
@@ -80,7 +82,7 @@ pid_t marked_root(pid_t process) noexcept {
     }
   }
   if (file >= 0) ::close(file);
-  return root;
+  return whole ? root : 0;
 }
 
 /// Which of these trees a process of the session belongs to; nullptr: none. Async-signal-safe.
