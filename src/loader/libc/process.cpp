@@ -305,8 +305,8 @@ class FileActions {
   FileActions& operator=(const FileActions&) = delete;
 
   void connect(int descriptor, int as) { posix_spawn_file_actions_adddup2(&actions_, descriptor, as); }
-  /// Descriptors 0, 1 and 2 as the program has them, but those that `except` names. `has_own`: join() follows, which may
-  /// name one that exec would close, so that one stays.
+  /// Descriptors 0, 1 and 2 as the program has them, but those that `except` names. `has_own`: join() follows, which
+  /// may name one that exec would close, so that one stays.
   void give_streams(Instance& instance, int except = -1, bool has_own = false) {
     for (int number = 0; number <= 2; ++number) {
       if (number != except) give(outlet_of(instance, number), number, has_own);
