@@ -390,25 +390,34 @@ bool Processor::probe(TaskControl& self, const TaskControl& owner, const MatchWi
 
 // ---------------------------------------------------------------- waiting
 
+namespace {
+
+/// No task is ready: whether one is after all, or another thread wants the processor. Apart from yield(), which has little
+/// to do where tasks are ready.
+[[gnu::noinline]] bool finds_work(Processor& here) {
+  Idle& idle = here.idle();
+  Network* const network = here.domain().network;
+  bool is_in_vain = true;
+  if (network != nullptr) {
+    const std::uint64_t arrivals = network->arrivals();
+    if (here.poll_network()) here.poll();
+    is_in_vain = network->arrivals() == arrivals;  // else it may be what the task looks for
+  }
+  if (idle.has_timers()) idle.expire_timers(Clock::now());
+  if (idle.has_ready() || here.is_wanted()) return true;
+  if (is_in_vain) idle.look_in_vain();
+  return false;
+}
+
+}  // namespace
+
 void Processor::yield(TaskControl& self) {
   Processor& here = *self.cell->processor;
   static_cast<void>(here.stops());  // who unwinds lets others unwind, too
   here.poll();
   Idle& idle = here.idle_;
   if (idle.has_watches()) idle.check_watches();
-  if (!idle.has_ready()) {
-    bool is_in_vain = true;
-    if (here.network_ != nullptr) {
-      const std::uint64_t arrivals = here.network_->arrivals();
-      if (here.poll_network()) here.poll();
-      is_in_vain = here.network_->arrivals() == arrivals;  // else it may be what the task looks for
-    }
-    if (idle.has_timers()) idle.expire_timers(Clock::now());
-    if (!idle.has_ready() && !here.is_wanted()) {
-      if (is_in_vain) idle.look_in_vain();
-      return;
-    }
-  }
+  if (!idle.has_ready() && !finds_work(here)) return;
   idle.make_ready(self);
   here.dispatch(self);
 }
