@@ -355,7 +355,10 @@ TEST_F(Descriptors, FurtherCallsReachWhatARedirectedOneLeadsTo) {
         say("%d ", mkfifoat(0, "a/fifo", 0600));
         say("%d ", unlinkat(0, "a/fifo", 0));
         struct dirent** list = NULL;
-        say("%d ", scandirat(0, "a", &list, NULL, alphasort));
+        const int listed = scandirat(0, "a", &list, NULL, alphasort);
+        say("%d ", listed);
+        for (int i = 0; i < listed; ++i) free(list[i]);
+        if (listed >= 0) free(list);
         say("%d ", getdents64(0, text, sizeof text) > 0);
         say("%d ", unlinkat(0, "a/soft", 0));
         say("%d ", unlinkat(0, "link", 0));
