@@ -392,8 +392,8 @@ bool Processor::probe(TaskControl& self, const TaskControl& owner, const MatchWi
 
 namespace {
 
-/// No task is ready: whether one is after all, or another thread wants the processor. Apart from yield(), which has little
-/// to do where tasks are ready.
+/// No task is ready: whether one is after all, or another thread wants the processor. Apart from yield(), which has
+/// little to do where tasks are ready.
 [[gnu::noinline]] bool finds_work(Processor& here) {
   Idle& idle = here.idle();
   Network* const network = here.domain().network;
