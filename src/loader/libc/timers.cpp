@@ -464,22 +464,22 @@ bool is_refused(const void* caller, const aiocb* operation) {
   return true;
 }
 
-// Libc's threads read the descriptor from the program's block, where it is the kernel's number until aio_return().
+/// Libc's threads read the descriptor from the program's block, where it is the kernel's number until aio_return().
+template <class Call>
+int begin_operation(const void* caller, aiocb* operation, Call&& call) {
+  if (is_refused(caller, operation)) return -1;
+  operation->aio_fildes = redirected(caller, operation->aio_fildes);
+  return call();
+}
 
 int bound_aio_read(aiocb* operation) {
-  if (is_refused(__builtin_return_address(0), operation)) return -1;
-  operation->aio_fildes = redirected(__builtin_return_address(0), operation->aio_fildes);
-  return ::aio_read(operation);
+  return begin_operation(__builtin_return_address(0), operation, [&] { return ::aio_read(operation); });
 }
 int bound_aio_write(aiocb* operation) {
-  if (is_refused(__builtin_return_address(0), operation)) return -1;
-  operation->aio_fildes = redirected(__builtin_return_address(0), operation->aio_fildes);
-  return ::aio_write(operation);
+  return begin_operation(__builtin_return_address(0), operation, [&] { return ::aio_write(operation); });
 }
 int bound_aio_fsync(int how, aiocb* operation) {
-  if (is_refused(__builtin_return_address(0), operation)) return -1;
-  operation->aio_fildes = redirected(__builtin_return_address(0), operation->aio_fildes);
-  return ::aio_fsync(how, operation);
+  return begin_operation(__builtin_return_address(0), operation, [&] { return ::aio_fsync(how, operation); });
 }
 int own_lio_listio(Instance& instance, int mode, aiocb* const* operations, int count, sigevent* event) {
   for (aiocb* const each : std::span(operations, static_cast<std::size_t>(std::max(count, 0)))) {
