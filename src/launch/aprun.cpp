@@ -846,7 +846,7 @@ int main(int argc, char** argv) {
   // effects, so it is read once.
   const bool is_mpiexec = !mpiexec_name(argc > 0 ? argv[0] : "").empty();
   if (is_mpiexec) {
-    settle(argv);
+    settle(argv, Heap::of_cells);
     take_stack_limit();
   }
   static_cast<void>(aplib::lend_thread_locals(aplib_thread_locals, sizeof aplib_thread_locals));
@@ -860,7 +860,8 @@ int main(int argc, char** argv) {
       return run_net(argc - 1, argv + 1);
     }
     if (const auto status = read_arguments(argc, argv, line)) return *status;
-    if (!is_mpiexec && !only_launches(line)) settle(argv);
+    if (!is_mpiexec && !only_launches(line))
+      settle(argv, line.direct || line.processes ? Heap::of_process : Heap::of_cells);
     if (line.direct) prefix = std::filesystem::path(line.program_name).filename().string();
     if (!line.node.empty()) {
       const bool is_kept = line.node == wire::kept_endpoint;

@@ -151,10 +151,10 @@ void share_cpus(std::uint32_t cells) {
   ::setenv("OMP_NUM_THREADS", fmt::format("{}", std::max(cpus / cells, 1U)).c_str(), 0);
 }
 
-void settle(char* const* argv) noexcept {
+void settle(char* const* argv, Heap heap) noexcept {
   if (!restore_settings()) {
     try {
-      const bool tunes = tune_heap();
+      const bool tunes = heap == Heap::of_cells && tune_heap();
       const bool limits = limit_stack();
       if (tunes || limits) ::execv("/proc/self/exe", argv);
     } catch (...) {  // no memory: the rest will say so
@@ -163,9 +163,9 @@ void settle(char* const* argv) noexcept {
   }
 }
 
-void settle_beforehand() noexcept {
+void settle_beforehand(Heap heap) noexcept {
   try {
-    static_cast<void>(tune_heap());
+    static_cast<void>(heap == Heap::of_cells && tune_heap());
     static_cast<void>(limit_stack());
   } catch (...) {  // no memory: aprun sees to it itself
   }

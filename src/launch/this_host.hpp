@@ -30,17 +30,22 @@ void share_cpus(std::uint32_t cells);
 /// only proposes a number, and programs that name another one get it.
 [[nodiscard]] bool has_openmp_threads() noexcept;
 
+enum class Heap {
+  of_cells,    ///< What one cell gave back to the system would cost all of them.
+  of_process,  ///< As any other process has it: large pages cost one that is alone 8 MiB, and more than half its start.
+};
+
 /// Sees to what the system and libc decide when a program is executed: this program executes itself again with other
 /// settings, and then restores the user's. Call it early in main().
 ///
 /// - With an unlimited stack (`ulimit -s unlimited`), the system would map libraries, and what comes later, in the
 ///   middle of the address space, where the cells' slots are.
-/// - libc's heap shall keep what programs free, and have large pages. Whoever sets `glibc.malloc.` something in
-///   GLIBC_TUNABLES decides that alone.
+/// - libc's heap shall keep what programs free, and have large pages, where `heap` is that of many cells. Whoever sets
+///   `glibc.malloc.` something in GLIBC_TUNABLES decides that alone.
 /// - Fences of all threads, in this process and on this host, are asked for while there is only one thread.
-void settle(char* const* argv) noexcept;
+void settle(char* const* argv, Heap heap) noexcept;
 /// Sees to it beforehand, in a process that is about to execute aprun, which then does not execute itself again.
-void settle_beforehand() noexcept;
+void settle_beforehand(Heap heap) noexcept;
 
 /// The stacks of programs are as large as `ulimit -s` says where it says more than they usually are (`unlimited`: as
 /// large as they may be), unless APLIB_PROGRAM_STACK is set, or address space is limited. Call it after settle().

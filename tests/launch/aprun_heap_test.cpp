@@ -219,6 +219,30 @@ int main(void) {
   }
 }
 
+TEST(AprunHeap, AProcessForOneCellHasTheHeapOfAProcess) {
+  const Folder folder;
+  // What a process was executed with, whatever it has restored since.
+  const std::string program = folder.compile("settings", R"(
+#include <stdio.h>
+#include <string.h>
+int main(void) {
+  char text[65536];
+  FILE* file = fopen("/proc/self/environ", "r");
+  const size_t bytes = fread(text, 1, sizeof text - 1, file);
+  text[bytes] = 0;
+  for (char* each = text; each < text + bytes; each += strlen(each) + 1)
+    if (strstr(each, "glibc.malloc") != NULL) return puts("tuned"), 0;
+  puts("plain");
+  return 0;
+})");
+  EXPECT_EQ(aprun({"--direct", program, "settings"}).out, "plain\n");
+  const Ended kept = aprun(
+      {"-n", "2", "--processes", "/bin/sh", "-c", "tr '\\0' '\\n' </proc/$PPID/environ | grep -c glibc.malloc; true"});
+  EXPECT_EQ(kept.out, "0\n0\n") << kept.error;  // what keeps a process
+  const char* const together = APLIB_ASAN || APLIB_TSAN ? "plain\nplain\n" : "tuned\ntuned\n";
+  EXPECT_EQ(aprun({"-n", "2", program}).out, together);
+}
+
 TEST(AprunHeap, TheOptionHasThreeValues) {
   const Ended ended = aprun({"--heap", "stack", "x"});
   EXPECT_EQ(ended.status, 2);

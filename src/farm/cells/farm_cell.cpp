@@ -171,7 +171,7 @@ class CellServer {
 
 int main(int /*argc*/, char** argv) {
   using namespace aplib;
-  launch::settle(argv);
+  launch::settle(argv, launch::Heap::of_cells);
   static_cast<void>(lend_thread_locals(aplib_thread_locals, sizeof aplib_thread_locals));
   try {
     os::UniqueFd socket(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));

@@ -212,6 +212,7 @@ start::NodeStart Coordinator::Impl::start_of(std::uint32_t process) const {
                    job.cluster.options.secure,
                    "--peer-timeout",
                    job.cluster.options.get("peer-timeout")};
+  if (host.process) start.command.emplace_back("--processes");  // it has no cells for which its heap would be tuned
   start.input = key.reveal_hex() + "\n";
   return start;
 }

@@ -69,7 +69,8 @@ std::uint64_t inode_of(const std::string& path) {
 
 /// The child of a keeper, which has one thread, becomes the node.
 [[noreturn]] void become(const Knock& knock, int words, int streams, int lanes) {
-  if (knock.command[0].ends_with("/aprun")) settle_beforehand();
+  const bool keeps_processes = std::ranges::find(knock.command, "--processes") != knock.command.end();
+  if (knock.command[0].ends_with("/aprun")) settle_beforehand(keeps_processes ? Heap::of_process : Heap::of_cells);
   start::TreeRoot tree;
   tree.become();
   struct sigaction normal {};
