@@ -2,6 +2,9 @@
 // The collective calls that only move data. In one address space a message is one copy, so data go straight from where
 // they are to where they belong. Trees save messages only where these are small or all the same.
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
 
 #include "mpi/blocks.hpp"
 #include "mpi/meeting_rest.hpp"
@@ -104,6 +107,74 @@ void exchange_all(const Collective& collective, const Sent& sent, const Blocks& 
   }
 }
 
+/// Small blocks of one size, in two steps of about sqrt(size) messages each in place of size - 1 messages. The block
+/// for rank + i goes by way of rank + i % radix, together with all that go on by a multiple of the radix.
+/// (J. Bruck et al., "Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems", IEEE
+/// TPDS 8 (11), 1997, with the radix for which two steps do.)
+class TwoSteps {
+ public:
+  static constexpr Count block_max = 512;  // some KiB more cost as much as the message that they save
+  static constexpr int size_min = 16;      // with 8 ranks, two steps cost more than five messages
+
+  TwoSteps(const Collective& collective, Count block)
+      : collective_(collective),
+        size_(collective.size()),
+        radix_(static_cast<int>(std::ceil(std::sqrt(size_)))),
+        rows_((size_ + radix_ - 1) / radix_),
+        block_(block),
+        memory_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(2 * radix_ * rows_ * block))),
+        sent_(memory_.get()),
+        received_(sent_ + radix_ * rows_ * block) {}
+
+  void exchange(const Blocks& from, const Blocks& to) {
+    for (int i = 1; i < size_; ++i) pack(by_column(sent_, i), from[collective_.before(i)], 0, block_);
+    step(1, radix_, [this](std::byte* base, int column) {
+      return bytes_at(by_column(base, column), (size_ - column + radix_ - 1) / radix_ * block_);
+    });
+    // Block i has come from rank - i % radix. Those of column 0 are where they were, in places that rows leave free.
+    for (int i = 1; i < size_; ++i) {
+      const std::byte* const block = by_column(i % radix_ == 0 ? sent_ : received_, i);
+      if (i < radix_) {
+        unpack(to[collective_.behind(i)], block, 0, block_);
+      } else {
+        std::memcpy(by_row(sent_, i), block, static_cast<std::size_t>(block_));
+      }
+    }
+    step(radix_, rows_, [this](std::byte* base, int row) {
+      const int first = row * radix_;
+      return bytes_at(by_row(base, first), std::min(radix_, size_ - first) * block_);
+    });
+    for (int i = radix_; i < size_; ++i) unpack(to[collective_.behind(i)], by_row(received_, i), 0, block_);
+  }
+
+ private:
+  [[nodiscard]] std::byte* by_column(std::byte* base, int i) const noexcept {
+    return base + (i % radix_ * rows_ + i / radix_) * block_;
+  }
+  [[nodiscard]] std::byte* by_row(std::byte* base, int i) const noexcept { return base + i * block_; }
+
+  /// part(sent, i) to rank + i * distance, and part(received, i) from rank - i * distance, for all i from 1.
+  template <class Part>
+  void step(int distance, int count, const Part& part) {
+    Window window(collective_);
+    for (int first = 1; first < count; first += Window::size_max) {
+      const int end = std::min(first + Window::size_max, count);
+      for (int i = first; i < end; ++i) window.post(collective_.behind(i * distance), part(received_, i));
+      for (int i = first; i < end; ++i) collective_.send(collective_.before(i * distance), part(sent_, i));
+      window.wait();
+    }
+  }
+
+  const Collective& collective_;
+  int size_;
+  int radix_;
+  int rows_;  // at most the radix
+  Count block_;
+  std::unique_ptr<std::byte[]> memory_;
+  std::byte* sent_;
+  std::byte* received_;
+};
+
 /// What a rank sends to itself. At a board it is copied while the rank waits for others.
 class OwnBlock {
  public:
@@ -171,6 +242,9 @@ void exchange_blocks(const Call& call, Comm& comm, CollectiveKind kind, const Bl
     return take_all(collective, meeting, own, received, is_small);
   }
   own.copy_rest();
+  const Count block = kind == CollectiveKind::alltoall ? own.sent().bytes() : TwoSteps::block_max + 1;
+  if (block <= TwoSteps::block_max && collective.size() >= TwoSteps::size_min)
+    return TwoSteps(collective, block).exchange(sent, received);
   exchange_all(
       collective, [&](int to) { return sent[to]; }, received);
 }
