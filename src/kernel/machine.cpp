@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -264,6 +265,8 @@ Report Machine::Impl::run_cells(CellProgram first, const StartNote* start) {
   domain->programs_started.store(1, std::memory_order_relaxed);                // relaxed: before the threads
   domain->live_cells.store(domain->local_count(), std::memory_order_relaxed);  // relaxed: before the threads
   make_carriers();
+  std::optional<FaultScope> faults;
+  if (!adopts) faults.emplace();  // before the first frame comes
   if (process != nullptr) {
     process->begin(start != nullptr ? 1 : 0);
     process->open();
@@ -273,7 +276,7 @@ Report Machine::Impl::run_cells(CellProgram first, const StartNote* start) {
     }
   }
   if (adopts) domain->processors.front()->run();
-  const SignalScope signals(*domain);
+  const StopScope stops(*domain);
   const Clock::time_point begin = Clock::now();
   start_threads();
   if (domain->carriers == 0) process->wait_for_end();
@@ -288,7 +291,8 @@ Report Machine::Impl::run_host(const std::function<int()>& host_program) {
   if (process != nullptr && !process->ready()) return called_off();
   int status = 0;
   const CellProgram program{[&status, &host_program] { status = host_program(); }, 0, 0};
-  const SignalScope signals(*domain);
+  const FaultScope faults;
+  const StopScope stops(*domain);
   const SignalStack signal_stack;
   const Clock::time_point start = Clock::now();
   Processor& host = *domain->processors.front();

@@ -42,7 +42,8 @@ constexpr std::size_t signal_stack_bytes = 64 * 1024;
 // Read by handlers, hence atomics; changed under the mutex.
 std::mutex scopes_mutex;
 std::array<std::atomic<Domain*>, 64> active_domains;
-int scope_count = 0;
+int fault_scopes = 0;
+int stop_scopes = 0;
 struct sigaction old_faults[fault_signals.size()];
 struct sigaction old_stops[stop_signals.size()];
 struct sigaction old_writes[write_signals.size()];
@@ -394,13 +395,9 @@ std::terminate_handler old_terminate = nullptr;
 
 }  // namespace
 
-SignalScope::SignalScope(Domain& domain) : domain_(domain) {
+FaultScope::FaultScope() {
   const std::lock_guard lock(scopes_mutex);
-  for (auto& place : active_domains) {
-    Domain* none = nullptr;
-    if (place.compare_exchange_strong(none, &domain, std::memory_order_release)) break;  // release: to the handlers
-  }
-  if (scope_count++ != 0) return;
+  if (fault_scopes++ != 0) return;
   old_terminate = std::set_terminate(on_terminate);
   struct sigaction action {};
   sigemptyset(&action.sa_mask);
@@ -417,6 +414,24 @@ SignalScope::SignalScope(Domain& domain) : domain_(domain) {
   refusal.sa_flags = SA_SIGINFO | SA_ONSTACK;
   refusal.sa_sigaction = on_refused_write;
   for (std::size_t i = 0; i < write_signals.size(); ++i) sigaction(write_signals[i], &refusal, &old_writes[i]);
+}
+
+FaultScope::~FaultScope() {
+  const std::lock_guard lock(scopes_mutex);
+  if (--fault_scopes != 0) return;
+  if (std::get_terminate() == on_terminate) std::set_terminate(old_terminate);
+  for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &old_faults[i], nullptr);
+  for (std::size_t i = 0; i < write_signals.size(); ++i) sigaction(write_signals[i], &old_writes[i], nullptr);
+  sigaction(loader::libc::interrupt_signal, &old_interrupt, nullptr);
+}
+
+StopScope::StopScope(Domain& domain) : domain_(domain) {
+  const std::lock_guard lock(scopes_mutex);
+  for (auto& place : active_domains) {
+    Domain* none = nullptr;
+    if (place.compare_exchange_strong(none, &domain, std::memory_order_release)) break;  // release: to the handlers
+  }
+  if (stop_scopes++ != 0) return;
   struct sigaction stop {};
   sigemptyset(&stop.sa_mask);
   stop.sa_flags = SA_SIGINFO | SA_ONSTACK;  // no SA_RESTART: a host program that reads its input shall notice
@@ -428,20 +443,15 @@ SignalScope::SignalScope(Domain& domain) : domain_(domain) {
   }
 }
 
-SignalScope::~SignalScope() {
+StopScope::~StopScope() {
   const std::lock_guard lock(scopes_mutex);
   for (auto& place : active_domains) {
     Domain* ours = &domain_;
     if (place.compare_exchange_strong(ours, nullptr, std::memory_order_relaxed))
       break;  // relaxed: nothing is published
   }
-  if (--scope_count == 0) {
-    if (std::get_terminate() == on_terminate) std::set_terminate(old_terminate);
-    for (std::size_t i = 0; i < fault_signals.size(); ++i) sigaction(fault_signals[i], &old_faults[i], nullptr);
-    for (std::size_t i = 0; i < stop_signals.size(); ++i) sigaction(stop_signals[i], &old_stops[i], nullptr);
-    for (std::size_t i = 0; i < write_signals.size(); ++i) sigaction(write_signals[i], &old_writes[i], nullptr);
-    sigaction(loader::libc::interrupt_signal, &old_interrupt, nullptr);
-  }
+  if (--stop_scopes != 0) return;
+  for (std::size_t i = 0; i < stop_signals.size(); ++i) sigaction(stop_signals[i], &old_stops[i], nullptr);
 }
 
 SignalStack::SignalStack() {

@@ -10,14 +10,23 @@ struct Domain;
 /// Of every report of a fault, on stderr. See reports_fault().
 inline constexpr const char* end_of_report = "; the program ends here";
 
-/// Handlers are in place while at least one of these lives. The last one puts back what was there before. A fault goes
-/// on to that, too.
-class SignalScope {
+/// Handlers of faults are in place while at least one of these lives. The last one puts back what was there before. A
+/// fault goes on to that, too.
+class FaultScope {
  public:
-  explicit SignalScope(Domain& domain);
-  ~SignalScope();
-  SignalScope(const SignalScope&) = delete;
-  SignalScope& operator=(const SignalScope&) = delete;
+  FaultScope();
+  ~FaultScope();
+  FaultScope(const FaultScope&) = delete;
+  FaultScope& operator=(const FaultScope&) = delete;
+};
+
+/// The same of those that stop the machine. Such a signal ends the process at once before.
+class StopScope {
+ public:
+  explicit StopScope(Domain& domain);
+  ~StopScope();
+  StopScope(const StopScope&) = delete;
+  StopScope& operator=(const StopScope&) = delete;
 
  private:
   Domain& domain_;

@@ -83,13 +83,18 @@ class FedProcess {
 
   Options options;
   FedModule module;
+  /// While the other processes of the machine are not ready yet.
+  std::function<void()> awaits_others = [] {};
   /// Notes that the process sends. The end of its cells ends the run.
   std::function<void(NoteKind, std::span<const std::byte>)> told = [](NoteKind, std::span<const std::byte>) {};
 
  private:
   struct Launcher final : Supervisor {
     explicit Launcher(FedProcess& process) : fed(process) {}
-    bool ready() override { return true; }
+    bool ready() override {
+      fed.awaits_others();
+      return true;
+    }
     void send_note(std::span<const std::byte> note) override {
       const auto kind = static_cast<NoteKind>(note.front());
       fed.told(kind, note);

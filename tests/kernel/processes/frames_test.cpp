@@ -2,6 +2,7 @@
 // Frames of a peer that are nearly right: each that is not ends the machine with its reason, and none is used.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -181,29 +182,48 @@ INSTANTIATE_TEST_SUITE_P(
                     WrongAnswer{"of_another_kind", FrameKind::carried_out, 1, 1, "a note that nobody asked for"}),
     [](const testing::TestParamInfo<WrongAnswer>& info) { return std::string(info.param.name); });
 
-TEST(FlagOfAPut, ThatIsNotThereIsNamed) {
+/// `early`: while other processes of the machine are not ready yet; else while a cell runs.
+void put_flag_that_is_not_there(std::uint32_t word, bool early) {
+  FedProcess process;
+  std::atomic<bool> goes{false};
+  process.module.feed = [&](comm::Receiver& receiver) {
+    if (!goes) return false;
+    comm::Label label;
+    label.kind = static_cast<std::uint32_t>(FrameKind::put);
+    label.cell = 1;
+    label.task = word;
+    receiver.frame(0, label, {});
+    return true;
+  };
+  if (early) {
+    process.awaits_others = [&] {
+      goes = true;
+      while (true) ::pause();
+    };
+  }
+  static_cast<void>(process.run([&] {
+    goes = true;
+    static_cast<void>(receive());
+  }));
+  std::exit(0);
+}
+
+class FlagOfAPut : public testing::TestWithParam<bool> {};
+
+TEST_P(FlagOfAPut, ThatIsNotThereIsNamed) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   constexpr std::uint64_t offset = SlotPlan::bytes / 2;  // of memory that no cell has here
   const std::uint32_t word = offset / sizeof(std::int32_t) + 1;
-  const auto put_flag = [&] {
-    FedProcess process;
-    process.module.feed = [&](comm::Receiver& receiver) {
-      comm::Label label;
-      label.kind = static_cast<std::uint32_t>(FrameKind::put);
-      label.cell = 1;
-      label.task = word;
-      receiver.frame(0, label, {});
-      return true;
-    };
-    static_cast<void>(process.run([] { static_cast<void>(receive()); }));
-    std::exit(0);
-  };
   // A sanitizer's handler, which gets the signal after ours, may end the process in another way.
   EXPECT_EXIT(
-      put_flag(), [](int status) { return !testing::ExitedWithCode(0)(status); },
+      put_flag_that_is_not_there(word, GetParam()), [](int status) { return !testing::ExitedWithCode(0)(status); },
       fmt::format("cell 0: the flag of a put: SIGSEGV.*at address {0:#x}, in the 4 bytes from {0:#x} of cell 1,",
                   SlotPlan::at(1) + offset));
 }
+
+INSTANTIATE_TEST_SUITE_P(Frames, FlagOfAPut, testing::Bool(), [](const testing::TestParamInfo<bool>& info) {
+  return std::string(info.param ? "before_others_are_ready" : "while_cells_run");
+});
 
 }  // namespace
 }  // namespace aplib
