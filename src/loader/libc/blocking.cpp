@@ -103,12 +103,18 @@ Waited sleep_alone(nanoseconds duration) {
 Waited sleep_in_turn(Instance& instance, nanoseconds duration) {
   if (on_program_thread() && duration.count() > 0 && !next_timer(instance)) return sleep_alone(duration);
   const unsigned long delivered = handlers_run(EndedBy::all);
+  const auto is_interrupted = [&] {
+    deliver_pending_signals(instance);
+    return handlers_run(EndedBy::all) != delivered;
+  };
   constexpr nanoseconds nap_beside_others = milliseconds(20);
   const bool has_others = may_be_signalled(instance);
-  const WaitClock::time_point end =
-      next_timer(instance) || has_others ? WaitClock::now() + duration : WaitClock::time_point{};
+  const bool takes_signals = has_others || has_timers(instance);
+  const WaitClock::time_point end = takes_signals ? WaitClock::now() + duration : WaitClock::time_point{};
   while (true) {
     const auto timer = next_timer(instance);
+    // A timer that is not armed any more has left its signal.
+    if (takes_signals && is_interrupted()) return Waited::interrupted;
     nanoseconds nap = has_others ? std::min(duration, nap_beside_others) : duration;
     if (timer && *timer < end) nap = std::max<nanoseconds>(*timer - WaitClock::now(), microseconds(1));
     if (nap.count() > 0) {
@@ -116,10 +122,9 @@ Waited sleep_in_turn(Instance& instance, nanoseconds duration) {
     } else {
       instance.services().yield();
     }
-    if (end == WaitClock::time_point{}) return Waited::done;
+    if (!takes_signals) return Waited::done;
     expire_timers(instance);
-    deliver_pending_signals(instance);
-    if (handlers_run(EndedBy::all) != delivered) return Waited::interrupted;
+    if (is_interrupted()) return Waited::interrupted;
     duration = end - WaitClock::now();
     if (duration.count() <= 0) return Waited::done;
   }

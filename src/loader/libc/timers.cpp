@@ -569,6 +569,11 @@ TimerState::TimerState() {
 }
 TimerState::~TimerState() { clockwork().remove(*this); }
 
+bool has_timers(Instance& instance) noexcept {
+  const TimerState* const state = std::atomic_ref(instance.libc().timers.part).load(std::memory_order_acquire);
+  return state != nullptr;
+}
+
 std::optional<WaitClock::time_point> next_timer(Instance& instance) noexcept {
   TimerState* const state = std::atomic_ref(instance.libc().timers.part).load(std::memory_order_acquire);
   if (state == nullptr) return std::nullopt;

@@ -52,7 +52,9 @@ Instance* sharing(const void* caller) noexcept;
 /// The same of the running flow's instance.
 Instance* sharing_flow(Instance& instance) noexcept;
 
-/// When the next of the instance's timers is due (timers.cpp).
+/// It has had timers, perhaps (timers.cpp).
+bool has_timers(Instance& instance) noexcept;
+/// When the next of the instance's timers is due.
 std::optional<WaitClock::time_point> next_timer(Instance& instance) noexcept;
 /// Leaves the signals of those that are due. May end the machine, as a signal without a handler does.
 void expire_timers(Instance& instance);
