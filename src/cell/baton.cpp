@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "cell/baton.hpp"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "aplib/error.hpp"
 #include "base/cpus.hpp"
@@ -115,6 +118,32 @@ void Baton::leave_for_ever() noexcept {
   lay_down();
 }
 
+namespace {
+
+[[noreturn]] void stay_for_ever() noexcept {
+  sigset_t all;
+  sigfillset(&all);
+  while (true) ::sigsuspend(&all);
+}
+
+}  // namespace
+
+void Baton::lend() noexcept {
+  detail::current_processor = nullptr;
+  lent_.store(Lent::yes, std::memory_order_seq_cst);  // seq_cst: either we see closes_, or the main thread this
+  if (!closes_.load(std::memory_order_seq_cst)) return;
+  take_back();
+  leave_for_ever();
+  stay_for_ever();
+}
+
+void Baton::take_back() noexcept {
+  Lent lent = Lent::yes;
+  // relaxed: nobody else has had it
+  if (!lent_.compare_exchange_strong(lent, Lent::no, std::memory_order_relaxed)) stay_for_ever();
+  detail::current_processor = &processor_;
+}
+
 void Baton::lay_down() noexcept {
   processor_.running_.store(&main_, std::memory_order_relaxed);  // relaxed: it has been there
   detail::current_processor = nullptr;
@@ -144,8 +173,26 @@ void Baton::dispatch(TaskControl& self) noexcept {
 
 // ---------------------------------------------------------------- the end
 
+// A function that computes for a moment may end; one that does not end may be meant to end with the process.
+void Baton::enter_to_close() noexcept {
+  constexpr auto patience = 1s;
+  constexpr auto pause = 1ms;
+  const Clock::time_point end = Clock::now() + patience;
+  // relaxed: a hint
+  while (lent_.load(std::memory_order_relaxed) == Lent::yes && Clock::now() < end) std::this_thread::sleep_for(pause);
+  closes_.store(true, std::memory_order_seq_cst);  // seq_cst: see lend()
+  Lent lent = Lent::yes;
+  if (!lent_.compare_exchange_strong(lent, Lent::for_ever, std::memory_order_seq_cst)) {
+    static_cast<void>(enter());
+    return;
+  }
+  --calls_;
+  ++lost_calls_;
+  take_over(main_);
+}
+
 void Baton::close() noexcept {
-  if (detail::current_processor == nullptr) static_cast<void>(enter());
+  if (detail::current_processor == nullptr) enter_to_close();
   if (turns_.is_closed()) return;  // only this thread closes it
   // When the machine stops, every wait ends.
   while (calls_ != 0 && processor_.domain().stopping.load(std::memory_order_acquire)) {  // acquire: pairs with stop()

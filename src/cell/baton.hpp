@@ -68,6 +68,11 @@ class Baton {
   /// The same where the call does not end: its thread stays in code of the program that the call has called. Call from:
   /// who has the baton, and is not the main thread. Async-signal-safe in such code.
   void leave_for_ever() noexcept;
+  /// The caller's call calls a function of the program; until take_back(), the thread is not the processor, and the
+  /// main thread may close the baton. Then take_back() does not return, and lend() may not either. Call from: who has
+  /// the baton, and is not the main thread; take_back() from the same thread.
+  void lend() noexcept;
+  void take_back() noexcept;
   [[nodiscard]] const TaskControl& main_task() const noexcept { return main_; }
   [[nodiscard]] bool is_main_thread() const noexcept { return pthread_equal(pthread_self(), main_thread_) != 0; }
 
@@ -78,8 +83,8 @@ class Baton {
   void dispatch(TaskControl& self) noexcept;
 
   /// The main task has left the program, or leaves it for good: the processor is its thread's again. Calls of other
-  /// threads that wait never return, unless the machine stops: then they have returned. Call from: the main thread,
-  /// with or without the baton.
+  /// threads that wait never return, unless the machine stops: then they have returned. Nor do those that have lent the
+  /// baton for longer than a moment. Call from: the main thread, with or without the baton.
   void close() noexcept;
 
  private:
@@ -99,6 +104,7 @@ class Baton {
   Guest& free_guest();
   void take_over(TaskControl& task) noexcept;
   void lay_down() noexcept;
+  void enter_to_close() noexcept;
   void dismiss_guests() noexcept;
 
   Processor& processor_;
@@ -106,6 +112,9 @@ class Baton {
   const pthread_t main_thread_;
   Turns<std::atomic, TurnsOs> turns_;
   Turn main_turn_;
+  enum class Lent : std::uint8_t { no, yes, for_ever };
+  std::atomic<Lent> lent_{Lent::no};
+  std::atomic<bool> closes_{false};  // the main thread does not wait any more for who has lent it
   // Of who has the baton.
   std::vector<std::unique_ptr<Guest>> guests_;
   std::vector<Guest*> free_guests_;

@@ -83,21 +83,40 @@ std::uint32_t begin_calls(const char* call) {
   return baton != nullptr ? baton->main_task().id : self.id;
 }
 
+namespace {
+
+/// By the innermost function of the program that a call has called on this thread.
+[[gnu::tls_model("initial-exec")]] constinit thread_local Baton* lent_baton = nullptr;
+
+}  // namespace
+
 Entry enter_cell() {
   if (running_task() != nullptr) return Entry::inside;
+  if (lent_baton != nullptr) {
+    lent_baton->take_back();
+    return Entry::entered;
+  }
   Baton* const baton = baton_of_thread();
   if (baton == nullptr) return Entry::refused;
   return baton->enter() ? Entry::entered : Entry::too_late;
 }
 
 void leave_cell() noexcept {
+  if (lent_baton != nullptr) return lent_baton->lend();
   if (Baton* const baton = running_task()->cell->processor->baton()) baton->leave();  // null: the call has closed it
 }
 
-InCallback::InCallback() noexcept : cell_(running_task() != nullptr ? running_task()->cell : nullptr) {
-  if (cell_ != nullptr) ++cell_->callbacks;
+InCallback::InCallback() noexcept
+    : cell_(running_task() != nullptr ? running_task()->cell : nullptr), lent_before_(lent_baton) {
+  if (cell_ == nullptr) return;
+  ++cell_->callbacks;
+  if (!running_task()->is_guest || cell_ != adopted_cell()) return;
+  lends_ = lent_baton = cell_->processor->baton();
+  if (lends_ != nullptr) lends_->lend();
 }
 InCallback::~InCallback() {
+  if (lends_ != nullptr) lends_->take_back();
+  lent_baton = lent_before_;
   if (cell_ != nullptr) --cell_->callbacks;
 }
 

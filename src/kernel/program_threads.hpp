@@ -9,8 +9,9 @@
 #include "aplib/export.hpp"
 
 namespace aplib {
+class Baton;
 struct Cell;
-}
+}  // namespace aplib
 
 namespace aplib::api {
 
@@ -55,7 +56,8 @@ class InCell {
   const Entry entry_;
 };
 
-/// A call runs a function of the program while this lives.
+/// A call runs a function of the program while this lives. In an ordinary process, a thread other than the main one has
+/// lent the baton meanwhile, but in calls that the function makes.
 class APLIB_API InCallback {
  public:
   InCallback() noexcept;
@@ -64,7 +66,9 @@ class APLIB_API InCallback {
   InCallback& operator=(const InCallback&) = delete;
 
  private:
-  Cell* const cell_;  // null: no task calls
+  Cell* const cell_;          // null: no task calls
+  Baton* lends_ = nullptr;    // the thread's own call has lent it
+  Baton* const lent_before_;  // the thread is in a function that such a call has called
 };
 
 /// What MPI keeps of the cell whose program the calling thread runs; null: nothing yet, or the thread runs none. Not to

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "kernel/mailbox.hpp"
+#include "kernel/program_threads.hpp"
 #include "mpi/request.hpp"
 
 namespace aplib::mpi {
@@ -25,14 +26,21 @@ api::Label label_of(const Request& request) {
 void General::tell(MPI_Status* status) const {
   MPI_Status told{};
   set_empty_status(&told);
+  const api::InCallback callback;
   const int code = query(state, &told);
   if (status != MPI_STATUS_IGNORE) *status = told;
   check_code(code, "query");
 }
 
-void General::end() const { check_code(free(state), "free"); }
+void General::end() const {
+  const api::InCallback callback;
+  check_code(free(state), "free");
+}
 
-void General::cancel(bool is_over) const { check_code(remove(state, is_over ? 1 : 0), "cancel"); }
+void General::cancel(bool is_over) const {
+  const api::InCallback callback;
+  check_code(remove(state, is_over ? 1 : 0), "cancel");
+}
 
 void grequest_start(const Call& call, MPI_Grequest_query_function* query, MPI_Grequest_free_function* free,
                     MPI_Grequest_cancel_function* cancel, void* state, MPI_Request* place) {

@@ -164,13 +164,18 @@ TEST_F(MpiProgram, ChildrenOfALibrary) {
 
 TEST_F(MpiProgram, MainEndsWhileAThreadIsInACallback) {
   EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/ends_in_callback.c -pthread -o ends"), "");
-  for (const char* const what : {"operation", "attribute", "waits"}) {
+  EXPECT_EQ(output("gcc -O2 -Wall -Werror -I$(mpicc -showme:incdirs) " MPI_PROGRAMS
+                   "/ends_in_callback.c -L" MPI_LIBRARY_FOLDER " -lmpi_abi -pthread -o ends_plainly"),
+            "");
+  for (const char* const what : {"operation", "attribute", "handler", "request", "waits", "calls", "returns"}) {
     for (const char* const status : {"0", "3"}) {
-      const std::string words = std::string(what) + " " + status;
-      int ended = 0;
-      EXPECT_EQ(output("timeout 30 mpiexec -n 2 ./ends " + words + " 2>/dev/null", &ended), "main ends\nmain ends\n")
-          << words;
-      EXPECT_EQ(std::to_string(ended), status) << words;
+      for (const char* const program : {"./ends", "--processes ./ends_plainly"}) {
+        const std::string words = std::string(program) + " " + what + " " + status;
+        int ended = 0;
+        EXPECT_EQ(output("timeout 30 mpiexec -n 2 " + words + " 2>/dev/null", &ended), "main ends\nmain ends\n")
+            << words;
+        EXPECT_EQ(std::to_string(ended), status) << words;
+      }
     }
   }
 }
