@@ -100,8 +100,11 @@ std::string table(const std::vector<TableRow>& rows) {
 std::string failure_text(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return no_memory_text;
   // Asio names the call alone that has failed, as "epoll", and the standard library says no more than the reason.
-  if (const auto* const asios = dynamic_cast<const boost::system::system_error*>(&error))
-    return "cannot wait for events: " + os::text_of(asios->code().value());
+  if (const auto* const asios = dynamic_cast<const boost::system::system_error*>(&error)) {
+    const boost::system::error_code& code = asios->code();
+    const bool is_systems = code.category() == boost::system::system_category();
+    return "cannot wait for events: " + (is_systems ? os::text_of(code.value()) : code.message());
+  }
   const auto* const own = dynamic_cast<const std::system_error*>(&error);
   if (own == nullptr || own->code() != std::errc::resource_unavailable_try_again) return error.what();
   return "cannot start a thread: " + own->code().message() + os::thread_remedy;

@@ -8,6 +8,9 @@
 #include <pty.h>
 #include <unistd.h>
 
+#include <boost/asio/error.hpp>
+#include <boost/system/system_error.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -21,6 +24,7 @@
 #include <vector>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
 #include "launch/program_run.hpp"
 #include "launch/terminal.hpp"
 
@@ -310,6 +314,15 @@ TEST(Placeholders, AreReplacedWhereverTheyStand) {
   EXPECT_EQ(expand("{}{CID}{z}{", 5, {4, 2}), "{}{CID}{z}{");
   EXPECT_EQ(expand_cell("run-{cid}/{x}", "host"), "run-host/{x}");
   EXPECT_FALSE(names_cell("out"));
+}
+
+// Asio has numbers of its own beside the system's.
+TEST(FailureText, TellsWhatAsioMeans) {
+  namespace errors = boost::asio::error;
+  EXPECT_EQ(failure_text(boost::system::system_error(errors::make_error_code(errors::not_found), "epoll")),
+            "cannot wait for events: Element not found");
+  EXPECT_EQ(failure_text(boost::system::system_error({ENOMEM, boost::system::system_category()}, "epoll")),
+            "cannot wait for events: " + os::text_of(ENOMEM));
 }
 
 }  // namespace
