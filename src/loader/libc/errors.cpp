@@ -5,6 +5,8 @@
 #include <error.h>
 #include <fmt/format.h>
 #include <netdb.h>
+#include <syslog.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -14,8 +16,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
+#include "base/os/thread.hpp"
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
@@ -25,13 +30,16 @@
 extern "C" [[noreturn]] void __assert_fail(const char*, const char*, unsigned, const char*) noexcept;
 extern "C" [[noreturn]] void __assert_perror_fail(int, const char*, unsigned, const char*) noexcept;
 extern "C" [[noreturn]] void __assert(const char*, const char*, int) noexcept;
+extern "C" int __vasprintf_chk(char**, int, const char*, va_list);
 
 namespace aplib::loader::libc {
 namespace {
 
-std::string printed(const char* format, va_list arguments) {
+// `level` < 0: unchecked.
+std::string printed(const char* format, va_list arguments, int level = -1) {
   char* made = nullptr;
-  const int length = ::vasprintf(&made, format, arguments);
+  const int length =
+      level < 0 ? ::vasprintf(&made, format, arguments) : __vasprintf_chk(&made, level, format, arguments);
   if (length < 0) return format;
   const std::unique_ptr<char, void (*)(void*)> text(made, &std::free);
   return {text.get(), static_cast<std::size_t>(length)};
@@ -183,6 +191,58 @@ void own_error_at_line(int status, int number, const char* file, unsigned line, 
   if (instance != nullptr && status != 0) exit_instance(*instance, status);
 }
 
+// --- the system's log (syslog(3))
+
+// Libc sends it, by the name and in the time zone of the program.
+void write_log(const void* caller, int priority, int level, const char* format, va_list arguments) {
+  const std::string text = printed(format, arguments, level);  // first: it may name errno
+  Instance* const instance = calling(caller);
+  if (instance == nullptr) return ::syslog(priority, "%s", text.c_str());
+  StdioPrivate& own = stdio_of(*instance);
+  const SystemLog log = [&] {
+    const std::lock_guard lock(own.mutex);
+    return own.log;
+  }();
+  if ((LOG_MASK(LOG_PRI(priority)) & log.mask) == 0) return;
+  std::string name = log.name != nullptr ? log.name : program_name(*instance, false);
+  if ((log.options & LOG_PID) != 0) name += fmt::format("[{}]", pid_of(*instance));
+  if ((log.options & LOG_PERROR) != 0) {
+    const std::string line = fmt::format("{}: {}{}", name, text, text.ends_with('\n') ? "" : "\n");
+    write_outlet(outlet_of(*instance, STDERR_FILENO), line.data(), line.size());
+  }
+  if ((priority & LOG_FACMASK) == 0) priority |= log.facility;
+  const os::CancellationDisabled uncancelled;
+  in_zone(instance->libc(), [&] {
+    ::openlog(name.c_str(), log.options & LOG_CONS, 0);
+    ::syslog(priority, "%s", text.c_str());
+    ::closelog();
+  });
+}
+
+void write_log_unchecked(const void* caller, int priority, const char* format, va_list arguments) {
+  write_log(caller, priority, -1, format, arguments);
+}
+
+void own_openlog(Instance& instance, const char* name, int options, int facility) {
+  StdioPrivate& own = stdio_of(instance);
+  const std::lock_guard lock(own.mutex);
+  if (name != nullptr) own.log.name = name;
+  own.log.options = options;
+  if (facility != 0 && (facility & ~LOG_FACMASK) == 0) own.log.facility = facility;
+}
+
+void own_closelog(Instance& instance) {
+  StdioPrivate& own = stdio_of(instance);
+  const std::lock_guard lock(own.mutex);
+  own.log.name = nullptr;
+}
+
+int own_setlogmask(Instance& instance, int mask) {
+  StdioPrivate& own = stdio_of(instance);
+  const std::lock_guard lock(own.mutex);
+  return std::exchange(own.log.mask, mask != 0 ? mask : own.log.mask);
+}
+
 // --- assert
 
 // As libc words it, without the end of the line.
@@ -220,28 +280,45 @@ std::string failed_at(Instance& instance, const char* file, unsigned line, const
   abort_instance(*instance, assertion_text(*instance, file, static_cast<unsigned>(line), nullptr, expression));
 }
 
+// --- variables
+
+auto& print_program_name(Instance& instance) { return stdio_of(instance).errors.print_program_name; }
+auto& message_count(Instance& instance) { return stdio_of(instance).errors.count; }
+auto& one_per_line(Instance& instance) { return stdio_of(instance).errors.one_per_line; }
+
 }  // namespace
 
 std::span<const Binding> errors_bindings() {
   static const std::array table{
-      Binding::of("perror", &own_perror), Binding::of("herror", &own_herror), bound<::psignal, own_psignal>("psignal"),
-      bound<::psiginfo, own_psiginfo>("psiginfo"), Binding::of("warn", &Formatted<print_warning, char>::with_dots),
+      Binding::of("perror", &own_perror),
+      Binding::of("herror", &own_herror),
+      bound<::psignal, own_psignal>("psignal"),
+      bound<::psiginfo, own_psiginfo>("psiginfo"),
+      Binding::of("warn", &Formatted<print_warning, char>::with_dots),
       Binding::of("vwarn", &Formatted<print_warning, char>::with_list),
       Binding::of("warnx", &Formatted<print_warning_alone, char>::with_dots),
       Binding::of("vwarnx", &Formatted<print_warning_alone, char>::with_list),
       Binding::of("err", &Formatted<end_with, char, int>::with_dots),
       Binding::of("verr", &Formatted<end_with, char, int>::with_list),
       Binding::of("errx", &Formatted<end_with_text_alone, char, int>::with_dots),
-      Binding::of("verrx", &Formatted<end_with_text_alone, char, int>::with_list), Binding::of("error", &own_error),
+      Binding::of("verrx", &Formatted<end_with_text_alone, char, int>::with_list),
+      Binding::of("error", &own_error),
       Binding::of("error_at_line", &own_error_at_line),
-      variable < [](Instance & instance) -> auto& {return stdio_of(instance).errors.print_program_name;
-}
-> ("error_print_progname"), variable < [](Instance& instance) -> auto& { return stdio_of(instance).errors.count; }
-> ("error_message_count"), variable < [](Instance& instance) -> auto& { return stdio_of(instance).errors.one_per_line; }
-> ("error_one_per_line"), Binding::of("__assert_fail", &own_assert_fail),
-    Binding::of("__assert_perror_fail", &own_assert_perror_fail), Binding::of("__assert", &own_assert),
-};  // namespace aplib::loader::libc
-return table;
+      variable<print_program_name>("error_print_progname"),
+      variable<message_count>("error_message_count"),
+      variable<one_per_line>("error_one_per_line"),
+      Binding::of("syslog", &Formatted<write_log_unchecked, char, int>::with_dots),
+      Binding::of("vsyslog", &Formatted<write_log_unchecked, char, int>::with_list),
+      Binding::of("__syslog_chk", &Formatted<write_log, char, int, int>::with_dots),
+      Binding::of("__vsyslog_chk", &Formatted<write_log, char, int, int>::with_list),
+      bound<::openlog, own_openlog>("openlog"),
+      bound<::closelog, own_closelog>("closelog"),
+      bound<::setlogmask, own_setlogmask>("setlogmask"),
+      Binding::of("__assert_fail", &own_assert_fail),
+      Binding::of("__assert_perror_fail", &own_assert_perror_fail),
+      Binding::of("__assert", &own_assert),
+  };
+  return table;
 }
 
 }  // namespace aplib::loader::libc

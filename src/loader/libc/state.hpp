@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -185,6 +186,9 @@ char* find_variable(const LibcState& state, std::string_view name) noexcept;
 
 /// "NAME=value" into the block; replaces. `entry` is copied. May throw std::bad_alloc.
 void set_variable(LibcState& state, std::string_view entry);
+
+/// Calls `body` while the process's time zone is the instance's: for one instance at a time. Call from: any flow of it.
+void in_zone(LibcState& state, const std::function<void()>& body);
 
 // What the system knows a process by (identity.cpp). Each instance that asks has a pid that is nobody else's on the
 // host.

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <syslog.h>
 
 #include <array>
 #include <cstdarg>
@@ -55,6 +56,14 @@ struct ErrorReports {
   unsigned last_line = 0;
 };
 
+/// As openlog() and setlogmask() have set it.
+struct SystemLog {
+  const char* name = nullptr;  ///< Null: the program's.
+  int options = 0;
+  int facility = LOG_USER;
+  int mask = LOG_UPTO(LOG_DEBUG);
+};
+
 struct StdioPrivate {
   StdioPrivate() = default;
   ~StdioPrivate();  ///< Closes without writing what is still buffered.
@@ -70,6 +79,7 @@ struct StdioPrivate {
   std::array<Outlet, 3> outlets;
   std::vector<Open> open;  ///< What the program has open besides its standard streams.
   ErrorReports errors;
+  SystemLog log;
 };
 
 StdioPrivate& stdio_of(Instance& instance);

@@ -166,6 +166,13 @@ char* own_strptime(LibcState& state, const char* text, const char* format, std::
 
 }  // namespace
 
+void in_zone(LibcState& state, const std::function<void()>& body) {
+  in_zone_of(state, [&] {
+    body();
+    return 0;
+  });
+}
+
 void start_time_zone(Instance& instance) noexcept {
   LibcState& state = instance.libc();
   static std::array<char, 4> initial{'G', 'M', 'T', '\0'};  // programs may see char*, none may write it

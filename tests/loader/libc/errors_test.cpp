@@ -10,6 +10,7 @@
 
 #include "compile.hpp"
 #include "running.hpp"
+#include "side_by_side.hpp"
 
 namespace aplib::loader::test {
 namespace {
@@ -172,6 +173,43 @@ TEST_F(ErrorsTest, GetoptComplainsToTheProgramsErrors) {
   const Ran ran = run(program, {"/my/tool", "-x"});
   EXPECT_EQ(ran.outcome.status, 1);
   EXPECT_EQ(ran.err, "/my/tool: invalid option -- 'x'\n");
+}
+
+using SystemLogTest = SideBySide;
+
+TEST_F(SystemLogTest, EachProgramHasItsNameItsOptionsAndItsMask) {
+  expect_private(R"C(
+    #include <fcntl.h>
+    #include <syslog.h>
+    static int two[2];
+    static void read_line(void) {
+      char text[200] = "";
+      const int bytes = read(two[0], text, sizeof text - 1);
+      char number[20];
+      snprintf(number, sizeof number, "[%d]", getpid());
+      char* const found = bytes > 0 ? strstr(text, number) : NULL;
+      if (found != NULL) memset(found + 1, '#', strlen(number) - 2), say("%d", (int)strlen(number) > 2);
+      say("%s", bytes > 0 && found == NULL ? text : bytes > 0 ? "(with a pid)" : "(nothing)\n");
+      if (found != NULL) say("%s", strchr(found, ']'));
+    }
+    void step(int n) {
+      const int saved = fcntl(2, F_DUPFD, 10);
+      pipe2(two, O_NONBLOCK);
+      dup2(two[1], 2);
+      program_invocation_short_name = "changed";
+      if (n == 0) syslog(LOG_INFO, "not told");
+      if (n == 1) openlog(NULL, LOG_PERROR, LOG_LOCAL1), errno = ENOENT, syslog(LOG_INFO, "%s: %m", "first");
+      if (n == 2) openlog("named", LOG_PERROR | LOG_PID, 0), syslog(LOG_ERR, "with a %s\n", "line");
+      if (n == 3) say("%d ", setlogmask(LOG_MASK(LOG_ERR))), syslog(LOG_INFO, "masked");
+      if (n == 4) say("%d ", setlogmask(0)), syslog(LOG_ERR, "seen");
+      if (n == 5) closelog(), syslog(LOG_ERR, "after");
+      read_line();
+      dup2(saved, 2);
+      close(saved);
+      close(two[0]);
+      close(two[1]);
+    })C",
+                 6);
 }
 
 }  // namespace
