@@ -34,6 +34,7 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/os/thread.hpp"
@@ -451,25 +452,28 @@ int own_mq_notify(Instance& instance, mqd_t queue, const sigevent* event) {
 }
 
 /// The signal would be sent to the process, and libc would call the function on a thread of its own.
-bool is_refused(const void* caller, const aiocb* operation) {
-  const sigevent& event = operation->aio_sigevent;
-  if (event.sigev_notify == SIGEV_NONE || (event.sigev_notify == SIGEV_SIGNAL && event.sigev_signo == 0)) return false;
-  Instance* const instance = calling(caller);
-  if (instance == nullptr) return false;
-  instance->services().warn(
+bool tells_process(const sigevent& event) noexcept {
+  return event.sigev_notify != SIGEV_NONE && (event.sigev_notify != SIGEV_SIGNAL || event.sigev_signo != 0);
+}
+
+int refuse_to_tell(Instance& instance) {
+  instance.services().warn(
       "aio_read() and its kin that send a signal or call a function are not available in a loaded program (they fail "
       "with ENOSYS): libc would send the signal to the process; use SIGEV_NONE and aio_suspend(), or run the program "
       "as processes (--processes)");
-  errno = ENOSYS;
-  return true;
+  return failed(ENOSYS);
 }
 
 /// Libc's threads read the descriptor from the program's block, where it is the kernel's number until aio_return().
 template <class Call>
 int begin_operation(const void* caller, aiocb* operation, Call&& call) {
-  if (is_refused(caller, operation)) return -1;
-  operation->aio_fildes = redirected(caller, operation->aio_fildes);
-  return call();
+  Instance* const instance = calling(caller);
+  if (instance == nullptr) return call();
+  if (tells_process(operation->aio_sigevent)) return refuse_to_tell(*instance);
+  const int descriptor = std::exchange(operation->aio_fildes, redirected(*instance, operation->aio_fildes));
+  const int result = call();
+  if (result != 0) operation->aio_fildes = descriptor;  // no aio_return() follows
+  return result;
 }
 
 int bound_aio_read(aiocb* operation) {
@@ -482,13 +486,30 @@ int bound_aio_fsync(int how, aiocb* operation) {
   return begin_operation(__builtin_return_address(0), operation, [&] { return ::aio_fsync(how, operation); });
 }
 int own_lio_listio(Instance& instance, int mode, aiocb* const* operations, int count, sigevent* event) {
-  for (aiocb* const each : std::span(operations, static_cast<std::size_t>(std::max(count, 0)))) {
-    if (each != nullptr) each->aio_fildes = redirected(instance, each->aio_fildes);
+  std::vector<aiocb*> all(operations, operations + std::max(count, 0));
+  std::erase_if(all, [](const aiocb* each) { return each == nullptr || each->aio_lio_opcode == LIO_NOP; });
+  if ((mode == LIO_NOWAIT && event != nullptr && tells_process(*event)) ||
+      std::ranges::any_of(all, [](const aiocb* each) { return tells_process(each->aio_sigevent); }))
+    return refuse_to_tell(instance);
+  std::vector<int> descriptors;
+  for (aiocb* const each : all)
+    descriptors.push_back(std::exchange(each->aio_fildes, redirected(instance, each->aio_fildes)));
+  const int result = ::lio_listio(mode, operations, count, event);
+  if (result == 0) return 0;
+  const int error = errno_now();
+  for (std::size_t i = 0; i < all.size(); ++i) {  // some may have begun
+    if (::aio_error(all[i]) != EINPROGRESS) all[i]->aio_fildes = descriptors[i];
   }
-  return ::lio_listio(mode, operations, count, event);
+  return failed(error);
 }
 int own_aio_cancel(Instance& instance, int descriptor, aiocb* operation) {
-  return ::aio_cancel(redirected(instance, descriptor), operation);
+  const int kernel = redirected(instance, descriptor);
+  // Libc compares the two even where there is nothing to cancel any more.
+  if (operation == nullptr || operation->aio_fildes != descriptor) return ::aio_cancel(kernel, operation);
+  operation->aio_fildes = kernel;
+  const int result = ::aio_cancel(kernel, operation);
+  operation->aio_fildes = descriptor;
+  return result;
 }
 ssize_t own_aio_return(Instance& instance, aiocb* operation) {
   operation->aio_fildes = number_of(instance, operation->aio_fildes);

@@ -401,6 +401,61 @@ TEST_F(Descriptors, FurtherCallsReachWhatARedirectedOneLeadsTo) {
                  4, {"FILE_NAME=" + file, "FOLDER=" + shop.folder()});
 }
 
+TEST_F(Descriptors, WhatFailsToBeginLeavesTheProgramsNumber) {
+  const std::string file = shop.write("text", "0123456789");
+  expect_private(std::string(descriptor_headers) + R"C(
+    #include <aio.h>
+    void step(int n) {
+      char text[20] = "";
+      struct aiocb bad = {.aio_fildes = 0, .aio_buf = text, .aio_nbytes = 4, .aio_reqprio = -1};
+      struct aiocb good = {.aio_fildes = 0, .aio_buf = text, .aio_nbytes = 4, .aio_lio_opcode = LIO_READ};
+      struct aiocb worse = {.aio_fildes = 0, .aio_buf = text, .aio_nbytes = 4, .aio_lio_opcode = LIO_READ,
+                            .aio_reqprio = -1};
+      struct aiocb nothing = {.aio_fildes = 0, .aio_lio_opcode = LIO_NOP};
+      struct aiocb* list[] = {&good, NULL, &worse, &nothing};
+      const int saved = dup(0);
+      close(0);
+      open(getenv("FILE_NAME"), O_RDONLY);
+      ended(aio_read(&bad), EINVAL);
+      say("%d ", bad.aio_fildes);
+      ended(aio_write(&bad), EINVAL);
+      say("%d ", bad.aio_fildes);
+      ended(aio_fsync(12345, &bad), EINVAL);
+      say("%d ", bad.aio_fildes);
+      ended(lio_listio(LIO_WAIT, list, 4, NULL), EIO);
+      say("%d %d %d ", good.aio_fildes, worse.aio_fildes, nothing.aio_fildes);
+      say("%d %d ", aio_error(&good), (int)aio_return(&good));
+      say("%s %d %d ", text, aio_cancel(0, &good) == AIO_ALLDONE, good.aio_fildes);
+      say("%d %d ", aio_error(&worse), (int)aio_return(&worse));
+      ended(aio_cancel(1, &good), EINVAL);
+      dup2(saved, 0);
+      close(saved);
+    })C",
+                 1, {"FILE_NAME=" + file});
+}
+
+/// Libc would send it to the process.
+TEST_F(Descriptors, AListThatEndsWithASignalIsRefused) {
+  const Side side = by_turns(R"C(
+    #include <aio.h>
+    #include <signal.h>
+    void step(int n) {
+      char byte = 0;
+      struct aiocb one = {.aio_fildes = 0, .aio_buf = &byte, .aio_nbytes = 1, .aio_lio_opcode = LIO_READ};
+      struct aiocb* list[] = {&one};
+      struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+      one.aio_sigevent.sigev_notify = SIGEV_NONE;
+      ended(lio_listio(LIO_NOWAIT, list, 1, &event), ENOSYS);
+      one.aio_sigevent = event;
+      ended(lio_listio(LIO_WAIT, list, 1, NULL), ENOSYS);
+      say("%d", one.aio_fildes);
+    })C",
+                             1, {Side{}})[0];
+  EXPECT_EQ(side.said, "-1 1 -1 1 0");
+  ASSERT_EQ(side.warnings.size(), 2U);
+  EXPECT_NE(side.warnings[0].find("--processes"), std::string::npos) << side.warnings[0];
+}
+
 /// Both read /dev/null where the machine reads a pipe that nobody writes.
 TEST_F(Descriptors, ACellWithoutInputHasAnEmptyFile) {
   std::vector<Side> sides = by_turns(std::string(descriptor_headers) + R"C(
