@@ -19,6 +19,7 @@
 #include <chrono>
 #include <climits>
 #include <csignal>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -478,6 +479,61 @@ struct Accept<native, Function<int, int, Args...>> {
 
 bool waits(int flags) noexcept { return (flags & MSG_DONTWAIT) == 0; }
 
+/// Calls visit(one, bytes): each descriptor in what comes with a message, which lies there unaligned.
+template <class Visit>
+void each_passed(const msghdr& message, const Visit& visit) {
+  auto& given = const_cast<msghdr&>(message);
+  for (cmsghdr* part = CMSG_FIRSTHDR(&given); part != nullptr; part = CMSG_NXTHDR(&given, part)) {
+    constexpr int scm_pidfd = 4;
+    if (part->cmsg_level != SOL_SOCKET || (part->cmsg_type != SCM_RIGHTS && part->cmsg_type != scm_pidfd)) continue;
+    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= part->cmsg_len; at += sizeof(int)) {
+      auto* const place = reinterpret_cast<unsigned char*>(part) + at;
+      int descriptor = 0;
+      std::memcpy(&descriptor, place, sizeof descriptor);
+      visit(descriptor, place);
+    }
+  }
+}
+
+/// A message with the kernel's numbers of the descriptors that go with it.
+class Passed {
+ public:
+  Passed(const void* caller, const msghdr& message) : message_(&message) {
+    if (message.msg_controllen == 0) return;
+    bool is_elsewhere = false;
+    each_passed(message, [&](int one, const void*) { is_elsewhere = is_elsewhere || redirected(caller, one) != one; });
+    if (!is_elsewhere) return;
+    const auto* const bytes = static_cast<const char*>(message.msg_control);
+    control_.assign(bytes, bytes + message.msg_controllen);
+    own_ = message;
+    own_.msg_control = control_.data();
+    message_ = &own_;
+    each_passed(own_, [caller](int one, void* place) {
+      const int kernel = redirected(caller, one);
+      std::memcpy(place, &kernel, sizeof kernel);
+    });
+  }
+  Passed(const Passed&) = delete;
+  Passed& operator=(const Passed&) = delete;
+  [[nodiscard]] const msghdr& get() const noexcept { return *message_; }
+
+ private:
+  const msghdr* message_;
+  msghdr own_;
+  std::vector<char> control_;
+};
+
+/// The descriptors that came with a message get the program's numbers.
+void note_received(const void* caller, const msghdr& message) {
+  if (message.msg_controllen == 0) return;
+  Instance* const instance = calling(caller);
+  if (instance == nullptr) return;
+  each_passed(message, [instance](int kernel, void* place) {
+    const int number = note_lowest(instance, kernel);
+    std::memcpy(place, &number, sizeof number);
+  });
+}
+
 /// Waits for input as `flags` say; false: errno is EINTR. `descriptor` becomes the kernel's number.
 bool await_message(const void* caller, int& descriptor, int flags) {
   descriptor = redirected(caller, descriptor);
@@ -506,7 +562,11 @@ ssize_t bound_recvfrom_chk(int descriptor, void* bytes, std::size_t count, std::
 }
 
 ssize_t bound_recvmsg(int descriptor, msghdr* message, int flags) {
-  return await_message(__builtin_return_address(0), descriptor, flags) ? ::recvmsg(descriptor, message, flags) : -1;
+  const void* const caller = __builtin_return_address(0);
+  if (!await_message(caller, descriptor, flags)) return -1;
+  const ssize_t bytes = ::recvmsg(descriptor, message, flags);
+  if (bytes >= 0) note_received(caller, *message);
+  return bytes;
 }
 
 /// Of a stream: part by part, for the rest may need a reader that this thread carries.
@@ -621,22 +681,22 @@ ssize_t bound_sendto(int descriptor, const void* bytes, std::size_t count, int f
 }
 
 ssize_t bound_sendmsg(int descriptor, const msghdr* message, int flags) {
-  descriptor = redirected(__builtin_return_address(0), descriptor);
-  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance == nullptr) return ::sendmsg(descriptor, message, flags);
-  return send_message_in_turn(*instance, descriptor, *message, flags);
+  const void* const caller = __builtin_return_address(0);
+  descriptor = redirected(caller, descriptor);
+  const Passed passed(caller, *message);
+  Instance* const instance = waits(flags) ? sharing(caller) : nullptr;
+  if (instance == nullptr) return ::sendmsg(descriptor, &passed.get(), flags);
+  return send_message_in_turn(*instance, descriptor, passed.get(), flags);
 }
 
 /// The first message is waited for; what follows is what is there.
-int bound_recvmmsg(int descriptor, mmsghdr* messages, unsigned room, int flags, timespec* timeout) {
-  descriptor = redirected(__builtin_return_address(0), descriptor);
-  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance == nullptr) return ::recvmmsg(descriptor, messages, room, flags, timeout);
+int receive_in_turn(Instance& instance, int descriptor, mmsghdr* messages, unsigned room, int flags,
+                    const timespec* timeout) {
   const auto deadline = libc::deadline_in(timeout);
   unsigned got = 0;
   while (got < room) {
     if (got == 0 || (flags & MSG_WAITFORONE) == 0) {
-      if (!await_descriptor(*instance, descriptor, POLLIN)) break;
+      if (!await_descriptor(instance, descriptor, POLLIN)) break;
     }
     const int some =
         ::recvmmsg(descriptor, messages + got, room - got, (flags & ~MSG_WAITFORONE) | MSG_DONTWAIT, nullptr);
@@ -647,13 +707,28 @@ int bound_recvmmsg(int descriptor, mmsghdr* messages, unsigned room, int flags, 
   return got != 0 ? static_cast<int>(got) : -1;
 }
 
+int bound_recvmmsg(int descriptor, mmsghdr* messages, unsigned room, int flags, timespec* timeout) {
+  const void* const caller = __builtin_return_address(0);
+  descriptor = redirected(caller, descriptor);
+  Instance* const instance = waits(flags) ? sharing(caller) : nullptr;
+  const int got = instance == nullptr ? ::recvmmsg(descriptor, messages, room, flags, timeout)
+                                      : receive_in_turn(*instance, descriptor, messages, room, flags, timeout);
+  for (int i = 0; i < got; ++i) note_received(caller, messages[i].msg_hdr);
+  return got;
+}
+
 int bound_sendmmsg(int descriptor, mmsghdr* messages, unsigned count, int flags) {
-  descriptor = redirected(__builtin_return_address(0), descriptor);
-  Instance* const instance = waits(flags) ? sharing(__builtin_return_address(0)) : nullptr;
-  if (instance == nullptr) return ::sendmmsg(descriptor, messages, count, flags);
+  const void* const caller = __builtin_return_address(0);
+  descriptor = redirected(caller, descriptor);
+  Instance* const instance = waits(flags) ? sharing(caller) : nullptr;
+  const auto has_control = [](const mmsghdr& each) { return each.msg_hdr.msg_controllen != 0; };
+  if (instance == nullptr && std::none_of(messages, messages + count, has_control))
+    return ::sendmmsg(descriptor, messages, count, flags);
   unsigned sent = 0;
   for (; sent < count; ++sent) {
-    const ssize_t bytes = send_message_in_turn(*instance, descriptor, messages[sent].msg_hdr, flags);
+    const Passed passed(caller, messages[sent].msg_hdr);
+    const ssize_t bytes = instance == nullptr ? ::sendmsg(descriptor, &passed.get(), flags)
+                                              : send_message_in_turn(*instance, descriptor, passed.get(), flags);
     if (bytes < 0) break;
     messages[sent].msg_len = static_cast<unsigned>(bytes);
   }

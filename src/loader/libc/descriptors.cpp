@@ -6,6 +6,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <mqueue.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -128,14 +130,21 @@ bool is_of_another(Instance& instance, int descriptor) noexcept {
   return owner != 0 && owner != inherited && owner != instance.libc().number;
 }
 
-int note_new(Instance* instance, int descriptor) noexcept {
-  if (instance == nullptr || descriptor < 0) return descriptor;
-  note_opened(*instance, descriptor);
-  const LibcState& state = instance->libc();
+bool has_room(Instance& instance) noexcept {
+  const LibcState& state = instance.libc();
   constexpr int standard = 3;
   const int most = state.descriptors_max - standard;
-  if (state.descriptors_max == 0 || state.descriptors <= most || count_own(*instance) <= most) return descriptor;
-  note_closed(*instance, descriptor);
+  if (state.descriptors_max == 0 || state.descriptors < most || count_own(instance) < most) return true;
+  failed(EMFILE);
+  return false;
+}
+
+int note_new(Instance* instance, int descriptor) noexcept {
+  if (instance == nullptr || descriptor < 0) return descriptor;
+  if (is_own(*instance, descriptor) || has_room(*instance)) {
+    note_opened(*instance, descriptor);
+    return descriptor;
+  }
   ::close(descriptor);
   return failed(EMFILE);
 }
@@ -241,24 +250,37 @@ Outlet* outlet_at(const void* caller, int descriptor) {
   return instance == nullptr ? nullptr : &outlet_of(*instance, descriptor);
 }
 
-/// The process's descriptor behind an outlet that leads to the host: an empty file where a cell has no input.
-int process_descriptor(const Outlet& outlet) {
-  static const os::GuardedFd empty(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (outlet.cell_stream != Stream::in) return static_cast<int>(outlet.cell_stream);
-  const int input = outlet.instance->services().input();
-  return input >= 0 ? input : empty.get();
+/// A descriptor of the process's that the first call opens, and that stays; -1: there is none to be had now.
+template <int (*open)() noexcept>
+int kept_open() noexcept {
+  static std::atomic<int> kept{-1};
+  int known = kept.load(std::memory_order_relaxed);  // relaxed: a number on its own
+  if (known >= 0) return known;
+  const int opened = open();
+  if (opened < 0) return -1;
+  os::guard_descriptor(opened);
+  if (kept.compare_exchange_strong(known, opened, std::memory_order_relaxed)) return opened;
+  os::unguard_descriptor(opened);  // another thread was first
+  ::close(opened);
+  return known;
 }
 
+int open_empty() noexcept { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
 /// The end of a pipe that nobody reads: what an output is where nobody may seek.
-struct OutputPipe {
-  OutputPipe() {
-    int ends[2] = {-1, -1};
-    static_cast<void>(::pipe2(ends, O_CLOEXEC));
-    out = os::GuardedFd(ends[1]);
-    const os::UniqueFd in(ends[0]);
-  }
-  os::GuardedFd out;
-};
+int open_output_pipe() noexcept {
+  int ends[2] = {-1, -1};
+  if (::pipe2(ends, O_CLOEXEC) != 0) return -1;
+  ::close(ends[0]);
+  return ends[1];
+}
+
+/// The process's descriptor behind an outlet that leads to the host: an empty file where a cell has no input.
+int process_descriptor(const Outlet& outlet) {
+  if (outlet.cell_stream != Stream::in) return static_cast<int>(outlet.cell_stream);
+  const int input = outlet.instance->services().input();
+  return input >= 0 ? input : kept_open<open_empty>();
+}
 
 bool is_regular(int descriptor) noexcept {
   struct stat64 status {};
@@ -268,11 +290,10 @@ bool is_regular(int descriptor) noexcept {
 // The same for questions. A cell's output goes to a file by way of the host, as through the pipes of other launchers:
 // there is no place in it to seek, and Fortran keeps nothing back, which MPI_Abort of another rank would lose.
 int asked(const void* caller, int descriptor) {
-  static const OutputPipe pipe;
   const Outlet* outlet = outlet_at(caller, descriptor);
   const int known = redirected(caller, descriptor);
   if (outlet == nullptr || outlet->leads != Outlet::Leads::to_cell || outlet->cell_stream == Stream::in) return known;
-  return is_regular(known) ? pipe.out.get() : known;
+  return is_regular(known) ? kept_open<open_output_pipe>() : known;
 }
 
 /// write() on an outlet, whose reader may need this thread.
@@ -422,8 +443,61 @@ int own_old_fstat(int /*version*/, int descriptor, struct stat64* status) {
   return ::fstat64(asked(__builtin_return_address(0), descriptor), status);
 }
 
+/// -1: not 0, 1 or 2 of the program that calls, or a link to one that is not followed.
+int followed_descriptor(const void* caller, const char* path, int flags) {
+  Instance* const instance = (flags & AT_SYMLINK_NOFOLLOW) == 0 ? calling(caller) : nullptr;
+  return instance == nullptr ? -1 : named_descriptor(*instance, path);
+}
+
+int stat_path(const void* caller, int folder, const char* path, struct stat64* status, int flags) {
+  if (const int number = followed_descriptor(caller, path, flags); number >= 0)
+    return ::fstat64(asked(caller, number), status) == 0 ? 0 : failed(ENOENT);
+  const bool follows = (flags & AT_SYMLINK_NOFOLLOW) == 0;
+  return ::fstatat64(redirected(caller, folder), SeenPath(follows ? calling(caller) : nullptr, path).get(), status,
+                     flags);
+}
+
+int own_stat(const char* path, struct stat64* status) {
+  return stat_path(__builtin_return_address(0), AT_FDCWD, path, status, 0);
+}
+
+int own_old_stat(int /*version*/, const char* path, struct stat64* status) {
+  return stat_path(__builtin_return_address(0), AT_FDCWD, path, status, 0);
+}
+
+int own_fstatat(int folder, const char* path, struct stat64* status, int flags) {
+  return stat_path(__builtin_return_address(0), folder, path, status, flags);
+}
+
 int own_old_fstatat(int /*version*/, int folder, const char* path, struct stat64* status, int flags) {
-  return ::fstatat64(redirected(__builtin_return_address(0), folder), path, status, flags);
+  return stat_path(__builtin_return_address(0), folder, path, status, flags);
+}
+
+int own_statx(int folder, const char* path, int flags, unsigned asked_for, struct statx* status) {
+  const void* const caller = __builtin_return_address(0);
+  if (const int number = followed_descriptor(caller, path, flags); number >= 0)
+    return ::statx(asked(caller, number), "", flags | AT_EMPTY_PATH, asked_for, status) == 0 ? 0 : failed(ENOENT);
+  return ::statx(redirected(caller, folder), path, flags, asked_for, status);
+}
+
+int own_faccessat(int folder, const char* path, int mode, int flags) {
+  const void* const caller = __builtin_return_address(0);
+  return ::faccessat(redirected(caller, folder), SeenPath(calling(caller), path).get(), mode, flags);
+}
+
+/// A call on a path that follows links.
+template <auto native, class Type = decltype(plain(native))>
+struct OnSeen;
+template <auto native, class Result, class... Args>
+struct OnSeen<native, Function<Result, const char*, Args...>> {
+  static Result call(const char* path, Args... args) {
+    return native(SeenPath(calling(__builtin_return_address(0)), path).get(), args...);
+  }
+};
+
+template <auto native>
+Binding on_seen(std::string_view name) noexcept {
+  return Binding::of(name, &OnSeen<native>::call);
 }
 
 int own_linkat(int from_folder, const char* from, int folder, const char* path, int flags) {
@@ -635,9 +709,6 @@ std::span<const Binding> redirected_bindings() {
       on_redirected<::unlockpt>("unlockpt"),
       on_redirected<::fstatvfs64>("fstatvfs"),
       on_redirected<::fstatvfs64>("fstatvfs64"),
-      on_redirected<::fstatat64>("fstatat"),
-      on_redirected<::fstatat64>("fstatat64"),
-      on_redirected<::faccessat>("faccessat"),
       on_redirected<::fchmodat>("fchmodat"),
       on_redirected<::fchownat>("fchownat"),
       on_redirected<::futimesat>("futimesat"),
@@ -646,7 +717,6 @@ std::span<const Binding> redirected_bindings() {
       on_redirected<::mkfifoat>("mkfifoat"),
       on_redirected<::mknodat>("mknodat"),
       on_redirected<::unlinkat>("unlinkat"),
-      on_redirected<::statx>("statx"),
       on_redirected<::futimes>("futimes"),
       on_redirected<::fgetxattr>("fgetxattr"),
       on_redirected<::fsetxattr>("fsetxattr"),
@@ -668,6 +738,40 @@ std::span<const Binding> redirected_bindings() {
       on_redirected<::timerfd_gettime>("timerfd_gettime"),
       on_redirected<::inotify_add_watch>("inotify_add_watch"),
       on_redirected<::inotify_rm_watch>("inotify_rm_watch"),
+  };
+  return table;
+}
+
+std::span<const Binding> named_descriptors_bindings() {
+  static const std::array table{
+      Binding::of("stat", &own_stat),
+      Binding::of("stat64", &own_stat),
+      Binding::of("__xstat", &own_old_stat),
+      Binding::of("__xstat64", &own_old_stat),
+      Binding::of("fstatat", &own_fstatat),
+      Binding::of("fstatat64", &own_fstatat),
+      Binding::of("statx", &own_statx),
+      Binding::of("faccessat", &own_faccessat),
+      on_seen<::access>("access"),
+      on_seen<::eaccess>("eaccess"),
+      on_seen<::euidaccess>("euidaccess"),
+      on_seen<::chmod>("chmod"),
+      on_seen<::chown>("chown"),
+      on_seen<::truncate64>("truncate"),
+      on_seen<::truncate64>("truncate64"),
+      on_seen<::statfs64>("statfs"),
+      on_seen<::statfs64>("statfs64"),
+      on_seen<::statfs64>("__statfs"),
+      on_seen<::statvfs64>("statvfs"),
+      on_seen<::statvfs64>("statvfs64"),
+      on_seen<::pathconf>("pathconf"),
+      on_redirected<::mq_getattr>("mq_getattr"),
+      on_redirected<::mq_setattr>("mq_setattr"),
+      on_redirected<::bindresvport>("bindresvport"),
+      on_redirected<::getsourcefilter>("getsourcefilter"),
+      on_redirected<::setsourcefilter>("setsourcefilter"),
+      on_redirected<::getipv4sourcefilter>("getipv4sourcefilter"),
+      on_redirected<::setipv4sourcefilter>("setipv4sourcefilter"),
   };
   return table;
 }

@@ -9,6 +9,7 @@
 #include <ftw.h>
 #include <mntent.h>
 #include <mqueue.h>
+#include <netdb.h>
 #include <pty.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -18,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <termios.h>
 #include <unistd.h>
@@ -173,6 +175,27 @@ Binding opens(std::string_view name) noexcept {
   return Binding::of(name, &Opens<native>::call);
 }
 
+/// The same of one that has a descriptor of the program's before.
+template <auto native, class Type = decltype(plain(native))>
+struct OpensBeside;
+template <auto native, class... Args>
+struct OpensBeside<native, Function<int, int, Args...>> {
+  static int call(int descriptor, Args... arguments) {
+    const void* const caller = __builtin_return_address(0);
+    return note_lowest(calling(caller), native(redirected(caller, descriptor), arguments...));
+  }
+};
+template <auto native>
+Binding opens_beside(std::string_view name) noexcept {
+  return Binding::of(name, &OpensBeside<native>::call);
+}
+
+/// Of those that older versions of libc do not have.
+template <long number, class... Args>
+int kernel_call(Args... arguments) {
+  return static_cast<int>(::syscall(number, arguments...));
+}
+
 mode_t mode_of(va_list arguments) { return va_arg(arguments, mode_t); }  // libc reads it where it is needed
 
 int own_open(const char* path, int flags, ...) {
@@ -192,6 +215,12 @@ int own_openat(int folder, const char* path, int flags, ...) {
   Instance* const instance = calling(__builtin_return_address(0));
   folder = redirected(__builtin_return_address(0), folder);
   return note_lowest(instance, open_in_turn(instance, folder, SeenPath(instance, path).get(), flags, mode));
+}
+
+int own_creat(const char* path, mode_t mode) {
+  Instance* const instance = calling(__builtin_return_address(0));
+  constexpr int flags = O_CREAT | O_WRONLY | O_TRUNC;
+  return note_lowest(instance, open_in_turn(instance, AT_FDCWD, SeenPath(instance, path).get(), flags, mode));
 }
 
 int own_checked_open(const char* path, int flags) {
@@ -250,10 +279,15 @@ mqd_t own_mq_open(const char* name, int flags, ...) {
   const mode_t mode = mode_of(arguments);
   mq_attr* const attributes = va_arg(arguments, mq_attr*);
   va_end(arguments);
-  return note_new(calling(__builtin_return_address(0)), ::mq_open(name, flags, mode, attributes));
+  return note_lowest(calling(__builtin_return_address(0)), ::mq_open(name, flags, mode, attributes));
 }
 
 int own_mq_close(Instance& instance, mqd_t queue) {
+  if (is_standard(queue)) {
+    const bool is_open = outlet_of(instance, queue).leads != Outlet::Leads::nowhere;
+    redirect(outlet_of(instance, queue), Outlet::Leads::nowhere);
+    return is_open ? 0 : fail(EBADF);
+  }
   if (is_of_another(instance, queue)) return fail(EBADF);
   note_closed(instance, queue);
   return ::mq_close(queue);
@@ -312,8 +346,8 @@ std::span<const Binding> opened_bindings() {
       Binding::of("__open64_2", &own_checked_open),
       Binding::of("__openat_2", &own_checked_openat),
       Binding::of("__openat64_2", &own_checked_openat),
-      opens<::creat64>("creat"),
-      opens<::creat64>("creat64"),
+      Binding::of("creat", &own_creat),
+      Binding::of("creat64", &own_creat),
       opens<::mkstemp64>("mkstemp"),
       opens<::mkstemp64>("mkstemp64"),
       opens<::mkostemp64>("mkostemp"),
@@ -334,6 +368,19 @@ std::span<const Binding> opened_bindings() {
       opens<::posix_openpt>("posix_openpt"),
       opens<::getpt>("getpt"),
       opens<::fanotify_init>("fanotify_init"),
+      opens<::rcmd>("rcmd"),
+      opens<::rcmd_af>("rcmd_af"),
+      opens<::rexec>("rexec"),
+      opens<::rexec_af>("rexec_af"),
+      opens<::rresvport>("rresvport"),
+      opens<::rresvport_af>("rresvport_af"),
+      opens<kernel_call<SYS_pidfd_open, pid_t, unsigned>>("pidfd_open"),
+      opens<kernel_call<SYS_fsopen, const char*, unsigned>>("fsopen"),
+      opens_beside<kernel_call<SYS_pidfd_getfd, int, int, unsigned>>("pidfd_getfd"),
+      opens_beside<kernel_call<SYS_open_tree, int, const char*, unsigned>>("open_tree"),
+      opens_beside<kernel_call<SYS_fspick, int, const char*, unsigned>>("fspick"),
+      opens_beside<kernel_call<SYS_fsmount, int, unsigned, unsigned>>("fsmount"),
+      opens_beside<::open_by_handle_at>("open_by_handle_at"),
       Binding::of("mq_open", &own_mq_open),
       opens<__mq_open_2>("__mq_open_2"),
       bound<::mq_close, own_mq_close>("mq_close"),

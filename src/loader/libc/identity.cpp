@@ -273,37 +273,61 @@ std::span<const Binding> identity_bindings() {
 
 // ---------------------------------------------------------------- names
 
-bool names_own_file(Instance& instance, const char* path) {
+namespace {
+
+/// "/proc/self/file", or with the instance's pid: "/file"; else nothing.
+std::string_view own_entry(Instance& instance, std::string_view path) {
   constexpr std::string_view folder = "/proc/";
-  constexpr std::string_view file = "/exe";
-  if (path == nullptr) return false;
-  std::string_view who(path);
-  if (!who.starts_with(folder) || !who.ends_with(file) || who.size() < folder.size() + file.size()) return false;
-  who.remove_prefix(folder.size());
-  who.remove_suffix(file.size());
-  return who == "self" || who == "thread-self" || who == fmt::to_string(pid_of(instance));
+  if (!path.starts_with(folder)) return {};
+  path.remove_prefix(folder.size());
+  const std::string_view who = path.substr(0, path.find('/'));
+  path.remove_prefix(who.size());
+  if (path != "/exe" && !path.starts_with("/fd/")) return {};
+  return who == "self" || who == "thread-self" || who == fmt::to_string(pid_of(instance)) ? path : std::string_view();
 }
 
-int named_descriptor(std::string_view path) noexcept {
+}  // namespace
+
+bool names_own_file(Instance& instance, const char* path) {
+  return path != nullptr && own_entry(instance, path) == "/exe";
+}
+
+int named_descriptor(Instance& instance, const char* name) {
   constexpr std::array<std::string_view, 3> names{"stdin", "stdout", "stderr"};
-  const auto is_number = [path](std::string_view folder) {
-    return path.starts_with(folder) && path.size() == folder.size() + 1 && is_standard(path.back() - '0');
-  };
-  if (is_number("/dev/fd/") || is_number("/proc/self/fd/")) return path.back() - '0';
   constexpr std::string_view folder = "/dev/";
-  if (!path.starts_with(folder)) return -1;
+  constexpr std::string_view numbers = "/fd/";
+  if (name == nullptr) return -1;
+  const std::string_view path(name);
+  const bool is_device = path.starts_with(folder);
+  if (const auto entry = is_device ? path.substr(folder.size() - 1) : own_entry(instance, path);
+      entry.starts_with(numbers))
+    return entry.size() == numbers.size() + 1 && is_standard(entry.back() - '0') ? entry.back() - '0' : -1;
+  if (!is_device) return -1;
   const auto* const found = std::ranges::find(names, path.substr(folder.size()));
   return found != names.end() ? static_cast<int>(found - names.begin()) : -1;
 }
 
 SeenPath::SeenPath(Instance* instance, const char* path) : path_(path) {
-  if (instance == nullptr || path == nullptr) return;
+  if (instance == nullptr || path == nullptr || *path != '/') return;
   if (names_own_file(*instance, path)) path_ = instance->program().path().c_str();
-  const int number = named_descriptor(path);
+  const int number = named_descriptor(*instance, path);
   if (number >= 0) other_ = fmt::format("/proc/self/fd/{}", redirected(*instance, number));
 }
 
 namespace {
+
+/// "/dev/stdin" is a link to "/proc/self/fd/0" for every program, and "/proc/self/fd/0" one to a file of its own.
+class SeenLink {
+ public:
+  SeenLink(Instance& instance, const char* path)
+      : seen_(path != nullptr && is_number(path) ? &instance : nullptr, path) {}
+  [[nodiscard]] const char* get() const noexcept { return seen_.get(); }
+
+ private:
+  static bool is_number(std::string_view path) noexcept { return !path.empty() && is_standard(path.back() - '0'); }
+
+  SeenPath seen_;
+};
 
 ssize_t copy_link(const std::string& path, char* buffer, std::size_t room) {
   const std::size_t bytes = std::min(path.size(), room);
@@ -313,31 +337,33 @@ ssize_t copy_link(const std::string& path, char* buffer, std::size_t room) {
 
 ssize_t own_readlink(Instance& instance, const char* path, char* buffer, std::size_t room) {
   return names_own_file(instance, path) ? copy_link(instance.program().path(), buffer, room)
-                                        : ::readlink(path, buffer, room);
+                                        : ::readlink(SeenLink(instance, path).get(), buffer, room);
 }
 
 ssize_t own_readlinkat(Instance& instance, int folder, const char* path, char* buffer, std::size_t room) {
-  return names_own_file(instance, path) ? copy_link(instance.program().path(), buffer, room)
-                                        : ::readlinkat(redirected(instance, folder), path, buffer, room);
+  return names_own_file(instance, path)
+             ? copy_link(instance.program().path(), buffer, room)
+             : ::readlinkat(redirected(instance, folder), SeenLink(instance, path).get(), buffer, room);
 }
 
 ssize_t own_readlink_chk(Instance& instance, const char* path, char* buffer, std::size_t room, std::size_t all) {
   return names_own_file(instance, path) ? copy_link(instance.program().path(), buffer, std::min(room, all))
-                                        : __readlink_chk(path, buffer, room, all);
+                                        : __readlink_chk(SeenLink(instance, path).get(), buffer, room, all);
 }
 
 ssize_t own_readlinkat_chk(Instance& instance, int folder, const char* path, char* buffer, std::size_t room,
                            std::size_t all) {
-  return names_own_file(instance, path) ? copy_link(instance.program().path(), buffer, std::min(room, all))
-                                        : __readlinkat_chk(redirected(instance, folder), path, buffer, room, all);
+  return names_own_file(instance, path)
+             ? copy_link(instance.program().path(), buffer, std::min(room, all))
+             : __readlinkat_chk(redirected(instance, folder), SeenLink(instance, path).get(), buffer, room, all);
 }
 
 char* own_realpath(Instance& instance, const char* path, char* room) {
-  return ::realpath(names_own_file(instance, path) ? instance.program().path().c_str() : path, room);
+  return ::realpath(SeenPath(&instance, path).get(), room);
 }
 
 char* own_realpath_chk(Instance& instance, const char* path, char* room, std::size_t bytes) {
-  return __realpath_chk(names_own_file(instance, path) ? instance.program().path().c_str() : path, room, bytes);
+  return __realpath_chk(SeenPath(&instance, path).get(), room, bytes);
 }
 
 char* own_canonicalize(Instance& instance, const char* path) { return own_realpath(instance, path, nullptr); }

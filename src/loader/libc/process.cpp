@@ -82,6 +82,14 @@ int own_forkpty(int*, char*, const void*, const void*) { return refuse_fork(__bu
 int own_daemon(int, int) { return refuse_fork(__builtin_return_address(0), "daemon"); }
 int own_clone(int (*)(void*), void*, int, void*, ...) { return refuse_fork(__builtin_return_address(0), "clone"); }
 
+/// Its descriptors 0, 1 and 2, its session and its terminal would become those of all cells.
+int own_login_tty(int) {
+  return refuse(__builtin_return_address(0),
+                "login_tty: a program that shares its process with other cells cannot give it another terminal; run "
+                "this one with --processes",
+                EPERM);
+}
+
 int own_execve(const char*, char* const*, char* const*) { return refuse_exec(__builtin_return_address(0), "execve"); }
 int own_execv(const char*, char* const*) { return refuse_exec(__builtin_return_address(0), "execv"); }
 int own_execvp(const char*, char* const*) { return refuse_exec(__builtin_return_address(0), "execvp"); }
@@ -130,6 +138,7 @@ std::span<const Binding> process_bindings() {
       Binding::of("__vfork", &own_vfork),
       Binding::of("_Fork", &own_bare_fork),
       Binding::of("forkpty", &own_forkpty),
+      Binding::of("login_tty", &own_login_tty),
       Binding::of("daemon", &own_daemon),
       Binding::of("clone", &own_clone),
       Binding::of("__clone", &own_clone),
@@ -335,8 +344,9 @@ class FileActions {
       constexpr int second = 0x05060708;
       posix_spawn_file_actions_t two;
       posix_spawn_file_actions_init(&two);
-      posix_spawn_file_actions_addclose(&two, first);
-      posix_spawn_file_actions_addclose(&two, second);
+      // Flags may be anything, where descriptors must be below the limit.
+      posix_spawn_file_actions_addopen(&two, STDIN_FILENO, "/", first, 0);
+      posix_spawn_file_actions_addopen(&two, STDIN_FILENO, "/", second, 0);
       const int* const words = reinterpret_cast<const int*>(two.__actions);
       const int* const at = std::find(words, words + 64, first);
       const auto distance = static_cast<std::size_t>(std::find(at, at + 64, second) - at) * sizeof *words;
@@ -463,7 +473,9 @@ std::FILE* own_popen(Instance& instance, const char* command, const char* mode) 
   std::FILE* stream = fdopen(our_end.get(), reads ? "r" : "w");
   if (stream == nullptr) return nullptr;
   static_cast<void>(our_end.release());  // the stream's now
-  stream = track_lowest(instance, stream, mode);
+  // Of the pipe's two numbers, the child's end has had the lower one where the program writes.
+  const Outlet* const lower = writes ? closed_outlet(instance) : nullptr;
+  stream = track_lowest(instance, stream, mode, lower != nullptr ? static_cast<int>(lower->stream) + 1 : 0);
   if (stream == nullptr) return nullptr;
   pid_t child = 0;
   if (const int error = spawn_shell(instance, command, actions, child); error != 0) {

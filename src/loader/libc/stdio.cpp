@@ -85,7 +85,7 @@ std::FILE* fopen_in_turn(Instance& instance, const char* path, const char* mode)
 
 // fopen("/dev/stdout") and the like mean the instance's, so that lines stay whole.
 std::FILE* own_fopen(Instance& instance, const char* path, const char* mode) {
-  if (const int number = named_descriptor(path); number >= 0) {
+  if (const int number = named_descriptor(instance, path); number >= 0) {
     Outlet& outlet = outlet_of(instance, number);
     if (outlet.leads == Outlet::Leads::to_cell) return open_outlet(outlet, mode);
   }
@@ -126,24 +126,7 @@ int own_fclose(std::FILE* file) {
   return instance == nullptr || file == nullptr ? std::fclose(file) : close_file(*instance, file);
 }
 
-int own_fcloseall(Instance& instance) {
-  StdioPrivate& own = stdio_of(instance);
-  int result = flush_stream(instance, nullptr);
-  std::vector<StdioPrivate::Open> open;
-  {
-    const std::lock_guard lock(own.mutex);
-    open.swap(own.open);
-  }
-  for (const StdioPrivate::Open& each : open) {
-    if (each.outlet == nullptr) note_closed(instance, ::fileno(each.file));
-    if (std::fclose(each.file) != 0) result = EOF;
-    if (each.owns) redirect(*each.outlet, Outlet::Leads::nowhere);
-  }
-  for (Outlet& outlet : own.outlets) {
-    if (outlet.file != nullptr) close_standard(outlet);
-  }
-  return result;
-}
+int own_fcloseall(Instance& instance) { return close_all_files(instance); }
 
 // The process's descriptor 0, 1 or 2 is everyone's: the FILE gets a descriptor of its own below it.
 std::FILE* reopen(Outlet& outlet, std::FILE* file, const char* path, const char* mode) {
@@ -256,8 +239,8 @@ std::span<const Binding> stdio_bindings() {
         Binding::of("fileno", &own_fileno),
         Binding::of("fileno_unlocked", &own_fileno),
     };
-    for (const std::span<const Binding> part :
-         {wide_stdio_bindings(), descriptors_bindings(), redirected_bindings(), input_bindings(), output_bindings()})
+    for (const std::span<const Binding> part : {wide_stdio_bindings(), descriptors_bindings(), redirected_bindings(),
+                                                named_descriptors_bindings(), input_bindings(), output_bindings()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();

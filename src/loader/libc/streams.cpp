@@ -243,9 +243,15 @@ std::FILE* track(Instance& instance, std::FILE* file, Outlet* outlet, bool owns)
   return file;
 }
 
-std::FILE* track_lowest(Instance& instance, std::FILE* file, const char* mode) {
-  if (file == nullptr || closed_outlet(instance) == nullptr) return track(instance, file);
-  const int number = note_lowest(&instance, ::fcntl(::fileno(file), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+std::FILE* track_lowest(Instance& instance, std::FILE* file, const char* mode, int least) {
+  if (file == nullptr) return nullptr;
+  if (closed_outlet(instance, least) == nullptr) {
+    if (has_room(instance)) return track(instance, file);
+    std::fclose(file);
+    failed(EMFILE);
+    return nullptr;
+  }
+  const int number = note_lowest(&instance, ::fcntl(::fileno(file), F_DUPFD_CLOEXEC, STDERR_FILENO + 1), least);
   const int error = errno;
   std::fclose(file);
   errno = error;
@@ -292,6 +298,12 @@ void close_files(Instance& instance, StdioPrivate& own) {
 }
 
 }  // namespace
+
+int close_all_files(Instance& instance) {
+  const int result = flush_stream(instance, nullptr);
+  for (std::FILE* const each : files_of(stdio_of(instance))) ::setvbuf(each, nullptr, _IONBF, 0);
+  return result;
+}
 
 int flush_stream(Instance& instance, std::FILE* file) {
   if (file != nullptr) {

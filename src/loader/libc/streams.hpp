@@ -121,8 +121,8 @@ int descriptor_flags(Outlet& outlet, int command, int flags) noexcept;
 /// The other way round: what the program calls the kernel's `descriptor`.
 int number_of(Instance& instance, int descriptor) noexcept;
 
-/// "/dev/stdin", "/dev/fd/1", "/proc/self/fd/2" and the like: 0, 1 or 2; else -1.
-int named_descriptor(std::string_view path) noexcept;
+/// "/dev/stdin", "/dev/fd/1", "/proc/self/fd/2" and the like: 0, 1 or 2; else -1. `path` may be null.
+int named_descriptor(Instance& instance, const char* path);
 /// A path as the kernel knows what the program means by it: its own file, its own 0, 1 and 2.
 class SeenPath {
  public:
@@ -139,12 +139,15 @@ class SeenPath {
 std::FILE* open_outlet(Outlet& outlet, const char* mode, bool owns = false);
 /// Files of the program come and go. `outlet`, `owns`: see StdioPrivate::Open. A null `file` is ignored.
 std::FILE* track(Instance& instance, std::FILE* file, Outlet* outlet = nullptr, bool owns = false);
-/// The same of one that a call has just opened: it gets the lowest free number, as note_lowest() gives it. The FILE may
-/// be another one then. `mode`: fopen()'s.
-std::FILE* track_lowest(Instance& instance, std::FILE* file, const char* mode);
+/// The same of one that a call has just opened: it gets the lowest free number, `least` or above, as note_lowest() gives
+/// it. The FILE may be another one then. `mode`: fopen()'s. Null with errno: the program's own limit forbids it.
+std::FILE* track_lowest(Instance& instance, std::FILE* file, const char* mode, int least = 0);
 /// fclose().
 int close_file(Instance& instance, std::FILE* file);
 void untrack(Instance& instance, std::FILE* file);
+
+/// fcloseall() as libc has it: all is written out, nothing is buffered any more, and no descriptor is closed.
+int close_all_files(Instance& instance);
 
 /// fflush(stream) for any of the program's, fflush(nullptr) for all of them.
 int flush_stream(Instance& instance, std::FILE* file);
@@ -210,6 +213,9 @@ void give_up_record_locks(Instance& instance, int descriptor) noexcept;
 /// forbids it.
 int note_new(Instance* instance, int descriptor) noexcept;
 
+/// The instance may have one more descriptor; false: errno is EMFILE.
+bool has_room(Instance& instance) noexcept;
+
 /// The same of a call that takes the lowest free number, `least` or above, by which programs that have closed 0, 1 or 2
 /// redirect them.
 int note_lowest(Instance* instance, int descriptor, int least = 0);
@@ -233,6 +239,7 @@ void close_descriptors(Instance& instance) noexcept;
 std::span<const Binding> wide_stdio_bindings();
 std::span<const Binding> descriptors_bindings();
 std::span<const Binding> redirected_bindings();
+std::span<const Binding> named_descriptors_bindings();
 std::span<const Binding> input_bindings();
 std::span<const Binding> output_bindings();
 

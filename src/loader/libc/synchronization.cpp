@@ -30,6 +30,7 @@
 #include "loader/libc/bindings.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/end.hpp"
+#include "loader/libc/streams.hpp"
 #include "loader/libc/waiting.hpp"
 
 namespace aplib::loader::libc {
@@ -482,6 +483,7 @@ bool is_queue_time(const timespec* time) noexcept { return time == nullptr || is
 
 ssize_t receive_message(const void* caller, mqd_t queue, char* bytes, std::size_t room, unsigned* priority,
                         const timespec* time) {
+  queue = redirected(caller, queue);
   Instance* const instance = is_queue_time(time) ? sharing(caller) : nullptr;
   if (instance == nullptr) {
     return time == nullptr ? ::mq_receive(queue, bytes, room, priority)
@@ -499,6 +501,7 @@ ssize_t bound_mq_timedreceive(mqd_t queue, char* bytes, std::size_t room, unsign
 
 int send_message(const void* caller, mqd_t queue, const char* bytes, std::size_t count, unsigned priority,
                  const timespec* time) {
+  queue = redirected(caller, queue);
   Instance* const instance = is_queue_time(time) ? sharing(caller) : nullptr;
   if (instance == nullptr) {
     return time == nullptr ? ::mq_send(queue, bytes, count, priority)

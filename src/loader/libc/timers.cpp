@@ -430,6 +430,7 @@ void report_message(sigval value) {
 }
 
 int own_mq_notify(Instance& instance, mqd_t queue, const sigevent* event) {
+  queue = redirected(instance, queue);
   if (event == nullptr || event->sigev_notify == SIGEV_NONE) return ::mq_notify(queue, event);
   if (!is_event(*event)) return failed(EINVAL);
   TimerState& state = state_of(instance);

@@ -401,6 +401,144 @@ TEST_F(Descriptors, FurtherCallsReachWhatARedirectedOneLeadsTo) {
                  4, {"FILE_NAME=" + file, "FOLDER=" + shop.folder()});
 }
 
+TEST_F(Descriptors, RarerCallsTakeAClosedOneToo) {
+  const std::string file = shop.write("text", "0123456789");
+  expect_private(std::string(descriptor_headers) + R"C(
+    #include <mqueue.h>
+    #include <signal.h>
+    #include <netdb.h>
+    #include <sys/syscall.h>
+    int pidfd_open(pid_t, unsigned);
+    int pidfd_getfd(int, int, unsigned);
+    void step(int n) {
+      char text[9000] = "";
+      struct { struct file_handle handle; char room[128]; } one = {{128}};
+      int mount = -1;
+      unsigned priority = 0;
+      struct mq_attr attributes = {.mq_maxmsg = 2, .mq_msgsize = 100};
+      const char* const name = getenv("FILE_NAME");
+      const int saved = dup(0);
+      close(0);
+      if (n == 0) {
+        char queue[40];
+        snprintf(queue, sizeof queue, "/aplib-test-%d", getpid());
+        say("%d ", mq_open(queue, O_CREAT | O_RDWR | O_EXCL, 0600, &attributes));
+        say("%d ", mq_unlink(queue));
+        say("%d ", mq_getattr(0, &attributes));
+        say("%ld ", attributes.mq_msgsize);
+        say("%d ", mq_send(0, "sent", 4, 7));
+        attributes.mq_flags = O_NONBLOCK;
+        say("%d ", mq_setattr(0, &attributes, NULL));
+        say("%d ", (int)mq_receive(0, text, 100, &priority));
+        say("%s %u ", text, priority);
+        ended(mq_receive(0, text, 100, &priority), EAGAIN);
+        struct sigevent none = {.sigev_notify = SIGEV_NONE};
+        say("%d ", mq_notify(0, &none));
+        say("%d ", mq_notify(0, NULL));
+        say("%d ", mq_close(0));
+        ended(mq_close(0), EBADF);
+        ended(mq_send(0, "x", 1, 0), EBADF);
+      } else if (n == 1) {
+        say("%d ", creat("/dev/null", 0600));
+        say("%d ", fcntl(0, F_GETFL) & O_ACCMODE);
+        close(0);
+        const int parent = getppid();
+        say("%d ", pidfd_open(parent, 0));
+        const int other = dup(0);
+        close(0);
+        say("%d ", pidfd_getfd(other, 99, 0) < 0);
+        close(other);
+        int port = 1023;
+        const int made = rresvport(&port);
+        say("%d ", made <= 0);
+        close(0);
+        say("%d ", (int)open(name, O_RDONLY));
+        say("%d ", name_to_handle_at(0, "", &one.handle, &mount, AT_EMPTY_PATH));
+        const int folder = open("/", O_RDONLY | O_DIRECTORY);
+        close(0);
+        const int again = open_by_handle_at(folder, &one.handle, O_RDONLY);
+        say("%d ", again <= 0);
+        close(0);
+        close(folder);
+      }
+      dup2(saved, 0);
+      close(saved);
+    })C",
+                 2, {"FILE_NAME=" + file});
+}
+
+TEST_F(Descriptors, AMessageCarriesWhatTheProgramMeans) {
+  const std::string file = shop.write("text", "0123456789");
+  expect_private(std::string(descriptor_headers) + R"C(
+    union control { struct cmsghdr header; char bytes[256]; };
+    static int pass(int by, const int* passed, int count, int many) {
+      union control control = {0};
+      struct iovec piece = {"m", 1};
+      struct mmsghdr message = {{.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.bytes,
+                                 .msg_controllen = CMSG_SPACE(count * sizeof(int))}};
+      control.header = (struct cmsghdr){CMSG_LEN(count * sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+      memcpy(CMSG_DATA(&control.header), passed, count * sizeof(int));
+      const int sent = many ? sendmmsg(by, &message, 1, 0) : (int)sendmsg(by, &message.msg_hdr, 0);
+      say("%d ", memcmp(CMSG_DATA(&control.header), passed, count * sizeof(int)));
+      return sent;
+    }
+    static int take(int by, int* taken, int many) {
+      union control control = {0};
+      char byte = 0;
+      struct iovec piece = {&byte, 1};
+      struct mmsghdr message = {{.msg_iov = &piece, .msg_iovlen = 1, .msg_control = control.bytes,
+                                 .msg_controllen = sizeof control}};
+      if ((many ? recvmmsg(by, &message, 1, 0, NULL) : (int)recvmsg(by, &message.msg_hdr, 0)) != 1) return -1;
+      const int count = (control.header.cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      memcpy(taken, CMSG_DATA(&control.header), count * sizeof(int));
+      say("%d ", count);
+      return count;
+    }
+    void step(int n) {
+      int two[2], taken[4] = {-1, -1, -1, -1};
+      const int many = n % 2;
+      char text[20] = "";
+      const int saved[3] = {fcntl(0, F_DUPFD, 10), fcntl(1, F_DUPFD, 10), fcntl(2, F_DUPFD, 10)};
+      socketpair(AF_UNIX, SOCK_STREAM, 0, two);
+      if (n < 2) {  // what 0 has been redirected to is sent
+        close(0);
+        open(getenv("FILE_NAME"), O_RDONLY);
+        const int passed[2] = {0, two[0]};
+        say("%d ", pass(two[0], passed, 2, many));
+        say("%d ", take(two[1], taken, many));
+        say("%d %d ", taken[0] > 2, taken[1] > 2);
+        say("%d ", (int)read(taken[0], text, 4));
+        say("%s %d ", text, (int)lseek(0, 0, SEEK_CUR));
+        close(taken[1]);
+        close(0);
+        ended(pass(two[0], passed, 1, many), EBADF);
+        say("%d ", pass(two[0], taken, 1, many));
+        close(2);
+        say("%d ", take(two[1], taken + 1, many));
+        say("%d ", taken[1]);
+        say("%d ", (int)read(0, text, 4));
+        say("%s ", text);
+        close(0);
+        const int both[2] = {taken[0], taken[0]};
+        say("%d ", pass(two[0], both, 2, many));
+        say("%d ", take(two[1], taken + 1, many));
+        say("%d %d ", taken[1], taken[2]);
+        close(taken[0]);
+      } else {  // by a redirected one
+        dup2(two[0], 0);
+        dup2(two[1], 2);
+        say("%d ", pass(0, two, 1, many));
+        say("%d ", take(2, taken, many));
+        say("%d ", taken[0] > 2);
+        close(taken[0]);
+      }
+      for (int i = 0; i < 3; ++i) { dup2(saved[i], i); close(saved[i]); }
+      close(two[0]);
+      close(two[1]);
+    })C",
+                 4, {"FILE_NAME=" + file});
+}
+
 TEST_F(Descriptors, WhatFailsToBeginLeavesTheProgramsNumber) {
   const std::string file = shop.write("text", "0123456789");
   expect_private(std::string(descriptor_headers) + R"C(
@@ -454,6 +592,198 @@ TEST_F(Descriptors, AListThatEndsWithASignalIsRefused) {
   EXPECT_EQ(side.said, "-1 1 -1 1 0");
   ASSERT_EQ(side.warnings.size(), 2U);
   EXPECT_NE(side.warnings[0].find("--processes"), std::string::npos) << side.warnings[0];
+}
+
+TEST_F(Descriptors, NamesOfThemAreTheProgramsForEveryCall) {
+  const std::string file = shop.write("text", "0123456789");
+  expect_private(std::string(descriptor_headers) + R"C(
+    #include <limits.h>
+    #include <sys/statfs.h>
+    #include <sys/statvfs.h>
+    void step(int n) {
+      const char* const name = getenv("FILE_NAME");
+      char own[60];
+      snprintf(own, sizeof own, "/proc/%d/fd/0", getpid());
+      const char* const names[] = {"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0", "/proc/thread-self/fd/0", own};
+      struct stat status, other;
+      struct statx extended;
+      struct statfs system;
+      struct statvfs volume;
+      char text[PATH_MAX] = "";
+      const int saved = dup(0);
+      close(0);
+      if (n == 0) say("%d ", open(name, O_RDWR) + lseek(0, 4, SEEK_SET));
+      stat(name, &other);
+      for (int i = 0; i < 5; ++i) {
+        const char* const path = names[i];
+        say("\n%d ", n);
+        #define CALL(call) errno = 0; say("%d ", call); say("%d ", errno);
+        memset(&status, 0, sizeof status);
+        CALL(stat(path, &status))
+        say("%d ", status.st_ino == other.st_ino);
+        memset(&status, 0, sizeof status);
+        CALL(fstatat(AT_FDCWD, path, &status, 0))
+        say("%d ", status.st_ino == other.st_ino);
+        CALL(statx(AT_FDCWD, path, 0, STATX_INO, &extended))
+        say("%d ", n == 0 && extended.stx_ino == other.st_ino);
+        CALL(access(path, R_OK)) CALL(eaccess(path, F_OK)) CALL(faccessat(AT_FDCWD, path, R_OK, 0))
+        CALL(statfs(path, &system)) CALL(statvfs(path, &volume)) CALL((int)pathconf(path, _PC_NAME_MAX))
+        CALL(chmod(path, 0600)) CALL(chown(path, -1, -1)) CALL(truncate(path, 10))
+        CALL(realpath(path, text) != NULL)
+        say("%d ", n == 0 && strcmp(text, name) == 0);
+        memset(text, 0, sizeof text);
+        CALL((int)readlink(path, text, sizeof text) > 0)
+        say("%d ", i != 1 && i != 0 ? strcmp(text, name) == 0 : -1);
+        memset(text, 0, sizeof text);
+        const int again = open(path, O_RDONLY);
+        say("%d %d %s ", again > 2, again > 2 ? (int)read(again, text, 3) : -1, text);
+        if (again >= 0) close(again);
+      }
+      memset(text, 0, sizeof text);
+      say("\n%d %s ", (int)readlink("/dev/stdin", text, sizeof text), text);
+      say("%d ", lstat("/dev/stdin", &status));
+      say("%d ", S_ISLNK(status.st_mode));
+      say("%d ", fstatat(AT_FDCWD, "/dev/stdin", &status, AT_SYMLINK_NOFOLLOW));
+      say("%d ", S_ISLNK(status.st_mode));
+      ended(stat("", &status), ENOENT);
+      ended(readlink("", text, 10), ENOENT);
+      ended(stat("/dev/fd/", &status), ENOENT);
+      ended(access("/dev/fd/77", F_OK), ENOENT);
+      dup2(saved, 0);
+      close(saved);
+    })C",
+                 2, {"FILE_NAME=" + file});
+}
+
+TEST_F(Descriptors, AProgramIsItsOwnFileForEveryCall) {
+  const Side side = by_turns(R"C(
+    #include <sys/stat.h>
+    void step(int n) {
+      struct stat status, other;
+      char text[4096] = "";
+      say("%d ", stat("/proc/self/exe", &status));
+      say("%d ", (int)readlink("/proc/self/exe", text, sizeof text) > 0);
+      say("%d ", stat(text, &other));
+      say("%d %d", status.st_ino == other.st_ino, access("/proc/self/exe", R_OK));
+    })C",
+                             1, {Side{}})[0];
+  EXPECT_EQ(side.said, "0 1 0 1 0");
+}
+
+TEST_F(Descriptors, ChildrenGetWhatTheActionsMakeOfThem) {
+  const std::string file = shop.write("text", "0123456789");
+  expect_private(std::string(descriptor_headers) + R"C(
+    #include <spawn.h>
+    #include <sys/wait.h>
+    extern char** environ;
+    static int spawn(const posix_spawn_file_actions_t* actions, const char* command, int by_path) {
+      char* words[] = {"sh", "-c", (char*)command, NULL};
+      pid_t child = -1;
+      int status = -1;
+      const int error = by_path ? posix_spawnp(&child, "sh", actions, NULL, words, environ)
+                                : posix_spawn(&child, "/bin/sh", actions, NULL, words, environ);
+      if (error != 0) return -error;
+      waitpid(child, &status, 0);
+      return WEXITSTATUS(status);
+    }
+    void step(int n) {
+      const char* const name = getenv("FILE_NAME");
+      char text[40] = "";
+      int two[2];
+      posix_spawn_file_actions_t actions;
+      const int saved = fcntl(0, F_DUPFD, 10);
+      pipe2(two, O_CLOEXEC);
+      posix_spawn_file_actions_init(&actions);
+      if (n < 2) {  // exec would close it, but the actions name it before
+        close(0);
+        open(name, O_RDONLY | O_CLOEXEC);
+        posix_spawn_file_actions_adddup2(&actions, 0, 0);
+        posix_spawn_file_actions_adddup2(&actions, two[1], 1);
+        say("%d ", spawn(&actions, "read -r word; echo $word", n));
+      } else if (n == 2) {  // it is closed
+        close(0);
+        posix_spawn_file_actions_adddup2(&actions, 0, 5);
+        say("%d ", spawn(&actions, "true", 0) == -EBADF);
+        write(two[1], ".", 1);
+      } else if (n == 3) {  // an action opens it
+        close(0);
+        posix_spawn_file_actions_addopen(&actions, 0, name, O_RDONLY, 0);
+        posix_spawn_file_actions_adddup2(&actions, two[1], 1);
+        posix_spawn_file_actions_addclose(&actions, 2);
+        say("%d ", spawn(&actions, "test -e /proc/self/fd/2 && echo two; cat", 1));
+      } else {  // it is redirected, and the actions do not name it
+        close(0);
+        open(name, O_RDONLY);
+        posix_spawn_file_actions_adddup2(&actions, two[1], 1);
+        say("%d ", spawn(&actions, "cat", 0));
+      }
+      close(two[1]);
+      say("%d ", (int)read(two[0], text, sizeof text));
+      say("%s\n", text);
+      posix_spawn_file_actions_destroy(&actions);
+      close(two[0]);
+      dup2(saved, 0);
+      close(saved);
+    })C",
+                 5, {"FILE_NAME=" + file, "PATH=/usr/bin:/bin"});
+}
+
+TEST_F(Descriptors, APipeToAChildTakesAClosedOne) {
+  expect_private(std::string(descriptor_headers) + R"C(
+    #include <sys/resource.h>
+    #include <sys/wait.h>
+    void step(int n) {
+      char text[40] = "";
+      const int saved[3] = {fcntl(0, F_DUPFD, 10), fcntl(1, F_DUPFD, 10), fcntl(2, F_DUPFD, 10)};
+      close(0);
+      if (n != 0) close(1);
+      FILE* const file = popen(n == 0 ? "echo first" : "read -r word; test \"$word\" = second", n == 0 ? "r" : "w");
+      say("%d ", fileno(file));
+      say("%d ", fcntl(0, F_GETFD));
+      if (n == 0) say("%s", fgets(text, sizeof text, file));
+      if (n != 0) fputs("second\n", file);
+      say("%d ", pclose(file));
+      say("%d ", fcntl(0, F_GETFD));
+      struct rlimit limit, low;
+      getrlimit(RLIMIT_NOFILE, &limit);
+      low = limit;
+      low.rlim_cur = 3;
+      open("/dev/null", O_RDONLY);
+      if (n != 0) open("/dev/null", O_RDONLY);
+      setrlimit(RLIMIT_NOFILE, &low);
+      ended(popen("true", "r") == NULL ? -1 : 0, EMFILE);
+      setrlimit(RLIMIT_NOFILE, &limit);
+      ended(waitpid(-1, NULL, WNOHANG), ECHILD);  // nothing was begun
+      for (int i = 0; i < 3; ++i) { dup2(saved[i], i); close(saved[i]); }
+    })C",
+                 2, {"PATH=/usr/bin:/bin"});
+}
+
+TEST_F(Descriptors, AllFilesAreClosedAtOnce) {
+  const std::string file = shop.write("text", "0123456789");
+  expect_private(std::string(descriptor_headers) + R"C(
+    void step(int n) {
+      const char* const name = getenv("FILE_NAME");
+      const int saved[3] = {fcntl(0, F_DUPFD, 10), fcntl(1, F_DUPFD, 10), fcntl(2, F_DUPFD, 10)};
+      close(0);
+      FILE* const low = fopen(name, "r+");
+      FILE* const high = fopen(name, "r+");
+      const int number = fileno(high);
+      say("%d %d ", fileno(low), number > 2);
+      fputs("ab", low);
+      fseek(high, 5, SEEK_SET);
+      fputs("cd", high);
+      say("%d ", fcloseall());
+      say("%d ", fcntl(0, F_GETFD));
+      say("%d ", fcntl(number, F_GETFD));
+      say("%d ", fcntl(1, F_GETFD));
+      say("%d ", open(name, O_RDONLY) > 2);
+      char text[20] = "";
+      say("%d ", (int)read(0, text, 10));
+      say("%s ", text);
+      for (int i = 0; i < 3; ++i) { dup2(saved[i], i); close(saved[i]); }
+    })C",
+                 1, {"FILE_NAME=" + file});
 }
 
 /// Both read /dev/null where the machine reads a pipe that nobody writes.
