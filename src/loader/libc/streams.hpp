@@ -139,8 +139,8 @@ class SeenPath {
 std::FILE* open_outlet(Outlet& outlet, const char* mode, bool owns = false);
 /// Files of the program come and go. `outlet`, `owns`: see StdioPrivate::Open. A null `file` is ignored.
 std::FILE* track(Instance& instance, std::FILE* file, Outlet* outlet = nullptr, bool owns = false);
-/// The same of one that a call has just opened: it gets the lowest free number, `least` or above, as note_lowest() gives
-/// it. The FILE may be another one then. `mode`: fopen()'s. Null with errno: the program's own limit forbids it.
+/// The same of one that a call has just opened: it gets the lowest free number, `least` or above, as by note_lowest().
+/// The FILE may be another one then. `mode`: fopen()'s. Null with errno: the program's own limit forbids it.
 std::FILE* track_lowest(Instance& instance, std::FILE* file, const char* mode, int least = 0);
 /// fclose().
 int close_file(Instance& instance, std::FILE* file);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Main ends while a thread of the program is in a function of the program that a call of MPI has called, and that does
- * not return: an operation, what an attribute has for its end, an error handler, or what a generalised request has. Words:
- * operation|attribute|handler|request|waits|calls|returns, and main's status. "waits": the operation sleeps; "calls": it
- * calls MPI again and again; "returns": it computes for a moment. */
+ * not return: an operation, what an attribute has for its end, an error handler, or what a generalised request has.
+ * Words: operation|attribute|handler|request|waits|calls|returns, and main's status. "waits": the operation sleeps;
+ * "calls": it calls MPI again and again; "returns": it computes for a moment. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
