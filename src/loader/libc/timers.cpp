@@ -14,6 +14,7 @@
 // interval, and counts if it runs the program then.
 #include <aio.h>
 #include <mqueue.h>
+#include <netdb.h>
 #include <semaphore.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -459,9 +460,9 @@ bool tells_process(const sigevent& event) noexcept {
 
 int refuse_to_tell(Instance& instance) {
   instance.services().warn(
-      "aio_read() and its kin that send a signal or call a function are not available in a loaded program (they fail "
-      "with ENOSYS): libc would send the signal to the process; use SIGEV_NONE and aio_suspend(), or run the program "
-      "as processes (--processes)");
+      "aio_read(), getaddrinfo_a() and their kin that send a signal or call a function are not available in a loaded "
+      "program (they fail with ENOSYS): libc would send the signal to the process; use SIGEV_NONE and aio_suspend() or "
+      "gai_suspend(), or run the program as processes (--processes)");
   return failed(ENOSYS);
 }
 
@@ -515,6 +516,13 @@ int own_aio_cancel(Instance& instance, int descriptor, aiocb* operation) {
 ssize_t own_aio_return(Instance& instance, aiocb* operation) {
   operation->aio_fildes = number_of(instance, operation->aio_fildes);
   return ::aio_return(operation);
+}
+
+int own_getaddrinfo_a(Instance& instance, int mode, gaicb** list, int count, sigevent* event) {
+  if (mode != GAI_NOWAIT || event == nullptr || !tells_process(*event))
+    return ::getaddrinfo_a(mode, list, count, event);
+  refuse_to_tell(instance);
+  return EAI_SYSTEM;
 }
 
 int own_timer_create(Instance& instance, clockid_t clock, sigevent* event, timer_t* place) {
@@ -662,6 +670,7 @@ std::span<const Binding> timers_bindings() {
       bound<::aio_cancel, own_aio_cancel>("aio_cancel64"),
       bound<::aio_return, own_aio_return>("aio_return"),
       bound<::aio_return, own_aio_return>("aio_return64"),
+      bound<::getaddrinfo_a, own_getaddrinfo_a>("getaddrinfo_a"),
   };
   return table;
 }

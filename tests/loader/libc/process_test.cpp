@@ -516,5 +516,24 @@ TEST_F(LibcProcess, WhatAProgramSetsForItsProcessIsItsOwn) {
   EXPECT_EQ(getpriority(PRIO_PROCESS, 0), priority);
 }
 
+/// Libc would send the signal to the process.
+TEST_F(LibcProcess, ALookUpThatEndsWithASignalIsRefused) {
+  const Side side = by_turns(R"C(
+    #include <netdb.h>
+    #include <signal.h>
+    void step(int n) {
+      struct gaicb one = {.ar_name = "127.0.0.1"};
+      struct gaicb* list[] = {&one};
+      struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+      ended(getaddrinfo_a(GAI_NOWAIT, list, 1, &event) == EAI_SYSTEM ? -1 : 0, ENOSYS);
+      say("%d", getaddrinfo_a(GAI_WAIT, list, 1, NULL));
+      if (one.ar_result != NULL) freeaddrinfo(one.ar_result);
+    })C",
+                             1, {Side{}})[0];
+  EXPECT_EQ(side.said, "-1 1 0");
+  ASSERT_EQ(side.warnings.size(), 1U);
+  EXPECT_NE(side.warnings[0].find("--processes"), std::string::npos) << side.warnings[0];
+}
+
 }  // namespace
 }  // namespace aplib::loader::test
