@@ -8,7 +8,9 @@
 //
 // The process that carries the cells is the parent: getppid() is one number for all ranks of a host, as under other
 // launchers. Groups and sessions are only remembered: a new one would take the whole machine from its terminal.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <grp.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -16,12 +18,14 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <ulimit.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdarg>
 #include <cstring>
@@ -31,7 +35,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
@@ -222,6 +229,108 @@ int own_tgkill(Instance& instance, pid_t process, pid_t thread, int signal) {
   return signal_number(instance, process, thread, signal);
 }
 
+// --- signals to groups
+
+/// kill() of the group that the instance is in, as far as it knows it: its children, and itself.
+int signal_own_group(Instance& instance, int signal) {
+  signal_children(instance, signal);
+  return send_signal(instance, signal, SI_USER);
+}
+
+int signal_by_number(Instance& instance, pid_t process, int signal) {
+  const pid_t group = shared_part(instance.libc().identity).group;
+  if (process == 0 || (group != 0 && process == -group)) return signal_own_group(instance, signal);
+  // Another cell's of this process.
+  if (process < -1 && with_instance(
+                          -process, [](Instance&, void*) {}, nullptr))
+    process = -process;
+  return signal_process(instance, process, signal, SI_USER);
+}
+
+int own_kill(Instance& instance, pid_t process, int signal) { return signal_by_number(instance, process, signal); }
+
+int own_killpg(Instance& instance, pid_t group, int signal) {
+  return group < 0 || group == 1 ? failed(EINVAL) : signal_by_number(instance, -group, signal);
+}
+
+// --- signals in BSD's words, which have the first of them in an int
+
+sigset_t set_of(int word) noexcept {
+  sigset_t set;
+  sigemptyset(&set);
+  std::memcpy(&set, &word, sizeof word);
+  return set;
+}
+
+int change_word(Instance& instance, int how, int word) {
+  const sigset_t set = set_of(word);
+  sigset_t old;
+  change_signal_mask(instance, how, &set, &old);
+  std::memcpy(&word, &old, sizeof word);
+  return word;
+}
+int own_sigblock(Instance& instance, int word) { return change_word(instance, SIG_BLOCK, word); }
+int own_sigsetmask(Instance& instance, int word) { return change_word(instance, SIG_SETMASK, word); }
+int own_siggetmask(Instance& instance) { return change_word(instance, SIG_BLOCK, 0); }
+
+int own_sigpause(Instance& instance, int signal_or_word, int is_signal) {
+  sigset_t mask = set_of(signal_or_word);
+  if (is_signal != 0) {
+    change_signal_mask(instance, SIG_BLOCK, nullptr, &mask);
+    if (sigdelset(&mask, signal_or_word) != 0) return -1;
+  }
+  return suspend_with(instance, &mask);
+}
+int own_sigpause_by_word(Instance& instance, int word) { return own_sigpause(instance, word, 0); }
+int own_sigpause_by_signal(Instance& instance, int signal) { return own_sigpause(instance, signal, 1); }
+
+// Libc's own would take the kernel's mask; where no instance calls, nobody calls them.
+int sigmask_of_nobody(int /*word*/) { return failed(EINVAL); }
+int sigmask_of_nobody() { return failed(EINVAL); }
+int sigpause_of_nobody(int /*signal_or_word*/, int /*is_signal*/) { return failed(EINVAL); }
+
+// --- calls by number
+
+/// What opens a descriptor.
+bool opens_descriptor(long number) noexcept {
+  constexpr std::array opening{
+      SYS_open,           SYS_openat,           SYS_openat2,      SYS_creat,        SYS_memfd_create,
+      SYS_socket,         SYS_eventfd,          SYS_eventfd2,     SYS_epoll_create, SYS_dup,
+      SYS_timerfd_create, SYS_epoll_create1,    SYS_inotify_init, SYS_accept,       SYS_inotify_init1,
+      SYS_accept4,        SYS_pidfd_open,       SYS_pidfd_getfd,  SYS_userfaultfd,  SYS_perf_event_open,
+      SYS_io_uring_setup, SYS_open_by_handle_at};
+  return std::ranges::find(opening, number) != opening.end();
+}
+
+/// What begins with a descriptor.
+bool takes_descriptor(long number) noexcept {
+  constexpr std::array taking{SYS_read,      SYS_write,     SYS_readv,     SYS_writev,  SYS_pread64,    SYS_pwrite64,
+                              SYS_preadv,    SYS_pwritev,   SYS_fstat,     SYS_lseek,   SYS_ioctl,      SYS_fsync,
+                              SYS_fdatasync, SYS_ftruncate, SYS_fallocate, SYS_flock,   SYS_getdents64, SYS_fcntl,
+                              SYS_sendto,    SYS_recvfrom,  SYS_sendmsg,   SYS_recvmsg, SYS_openat,     SYS_openat2,
+                              SYS_accept,    SYS_accept4,   SYS_dup,       SYS_dup2,    SYS_dup3,       SYS_fchmod,
+                              SYS_fchown,    SYS_bind,      SYS_listen,    SYS_connect, SYS_shutdown};
+  return std::ranges::find(taking, number) != taking.end();
+}
+
+/// Close() or dup2() of the program's own 0, 1 or 2; nothing: of another. `from`: the kernel's number.
+std::optional<long> change_standard(Instance& instance, long number, int from, const std::array<long, 6>& words) {
+  const bool closes = number == SYS_close;
+  const auto changed = static_cast<int>(closes ? words[0] : words[1]);
+  if ((!closes && number != SYS_dup2 && number != SYS_dup3) || !is_standard(changed)) return std::nullopt;
+  Outlet& outlet = outlet_of(instance, changed);
+  if (closes && outlet.leads == Outlet::Leads::nowhere) return failed(EBADF);
+  if (closes) {
+    redirect(outlet, Outlet::Leads::nowhere);
+    return 0;
+  }
+  os::GuardedFd descriptor(::fcntl(from, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (!descriptor) return -1;
+  redirect(outlet, Outlet::Leads::to_file, std::move(descriptor));
+  outlet.ends_at_exec = number == SYS_dup3 && words[2] != 0;
+  return changed;
+}
+
 /// Calls that libc has no function for, or had none for long.
 long own_syscall(long number, ...) {
   std::array<long, 6> words{};
@@ -230,43 +339,61 @@ long own_syscall(long number, ...) {
   for (long& word : words) word = va_arg(arguments, long);  // libc reads as many for every call
   va_end(arguments);
   Instance* const instance = calling(__builtin_return_address(0));
-  if (instance != nullptr) {
-    switch (number) {
-      case SYS_getpid:
-        return pid_of(*instance);
-      case SYS_getppid:
-        return ::getpid();
-      case SYS_gettid:
-        return thread_of(*instance);
-      case SYS_tgkill:
-        return signal_number(*instance, static_cast<pid_t>(words[0]), static_cast<pid_t>(words[1]),
-                             static_cast<int>(words[2]));
-      case SYS_tkill:
-        return signal_number(*instance, pid_of(*instance), static_cast<pid_t>(words[0]), static_cast<int>(words[1]));
-      case SYS_kill:
-        return signal_process(*instance, static_cast<pid_t>(words[0]), static_cast<int>(words[1]), SI_USER);
-      case SYS_futex:
-        if (const long operation = words[1] & FUTEX_CMD_MASK; operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET)
-          if (Instance* const waiter = sharing_flow(*instance)) return futex_in_turn(*waiter, words.data());
-        break;
-      default:
-        break;
-    }
+  if (instance == nullptr) return ::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+  switch (number) {
+    case SYS_getpid:
+      return pid_of(*instance);
+    case SYS_getppid:
+      return ::getpid();
+    case SYS_gettid:
+      return thread_of(*instance);
+    case SYS_tgkill:
+      return signal_number(*instance, static_cast<pid_t>(words[0]), static_cast<pid_t>(words[1]),
+                           static_cast<int>(words[2]));
+    case SYS_tkill:
+      return signal_number(*instance, pid_of(*instance), static_cast<pid_t>(words[0]), static_cast<int>(words[1]));
+    case SYS_kill:
+      return signal_by_number(*instance, static_cast<pid_t>(words[0]), static_cast<int>(words[1]));
+    case SYS_futex:
+      if (const long operation = words[1] & FUTEX_CMD_MASK; operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET)
+        if (Instance* const waiter = sharing_flow(*instance)) return futex_in_turn(*waiter, words.data());
+      return ::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+    default:
+      break;
   }
-  return ::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+  const int first = takes_descriptor(number) ? redirected(*instance, static_cast<int>(words[0])) : 0;
+  if (const auto changed = change_standard(*instance, number, first, words)) return *changed;
+  if (takes_descriptor(number) && is_standard(static_cast<int>(words[0]))) words[0] = first;
+  const long result = ::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+  return opens_descriptor(number) ? note_lowest(instance, static_cast<int>(result)) : result;
 }
 
 }  // namespace
 
 std::span<const Binding> identity_bindings() {
   static const std::array table{
-      bound<::getpid, own_getpid>("getpid"),    bound<::getpid, own_getpid>("__getpid"),
-      Binding::of("getppid", &own_getppid),     bound<::gettid, own_gettid>("gettid"),
-      bound<::getpgid, own_getpgid>("getpgid"), bound<::getpgid, own_getpgid>("__getpgid"),
-      bound<::getpgrp, own_getpgrp>("getpgrp"), bound<::getsid, own_getsid>("getsid"),
-      bound<::setpgid, own_setpgid>("setpgid"), bound<::setpgid, own_setpgid>("__setpgid"),
-      bound<::setpgrp, own_setpgrp>("setpgrp"), bound<::setsid, own_setsid>("setsid"),
-      bound<::tgkill, own_tgkill>("tgkill"),    Binding::of("syscall", &own_syscall),
+      bound<::getpid, own_getpid>("getpid"),
+      bound<::getpid, own_getpid>("__getpid"),
+      Binding::of("getppid", &own_getppid),
+      bound<::gettid, own_gettid>("gettid"),
+      bound<::getpgid, own_getpgid>("getpgid"),
+      bound<::getpgid, own_getpgid>("__getpgid"),
+      bound<::getpgrp, own_getpgrp>("getpgrp"),
+      bound<::getsid, own_getsid>("getsid"),
+      bound<::setpgid, own_setpgid>("setpgid"),
+      bound<::setpgid, own_setpgid>("__setpgid"),
+      bound<::setpgrp, own_setpgrp>("setpgrp"),
+      bound<::setsid, own_setsid>("setsid"),
+      bound<::tgkill, own_tgkill>("tgkill"),
+      bound<::kill, own_kill>("kill"),
+      bound<::killpg, own_killpg>("killpg"),
+      Binding::of("syscall", &own_syscall),
+      bound<static_cast<int (*)(int)>(sigmask_of_nobody), own_sigblock>("sigblock"),
+      bound<static_cast<int (*)(int)>(sigmask_of_nobody), own_sigsetmask>("sigsetmask"),
+      bound<static_cast<int (*)()>(sigmask_of_nobody), own_siggetmask>("siggetmask"),
+      bound<static_cast<int (*)(int)>(sigmask_of_nobody), own_sigpause_by_word>("sigpause"),
+      bound<static_cast<int (*)(int)>(sigmask_of_nobody), own_sigpause_by_signal>("__xpg_sigpause"),
+      bound<sigpause_of_nobody, own_sigpause>("__sigpause"),
   };
   return table;
 }
@@ -489,6 +616,21 @@ int own_setresgid(Instance& instance, gid_t real, gid_t effective, gid_t saved) 
   return change_user<gid_t, 3>(instance, "setresgid", {real, effective, saved}, now);
 }
 
+int own_setgroups(Instance& instance, std::size_t count, const gid_t* groups) {
+  std::vector<gid_t> wanted(groups, groups + count);
+  std::vector<gid_t> now(static_cast<std::size_t>(std::max(::getgroups(0, nullptr), 0)));
+  static_cast<void>(::getgroups(static_cast<int>(now.size()), now.data()));
+  std::ranges::sort(wanted);
+  std::ranges::sort(now);
+  return wanted == now ? 0 : change_user<gid_t, 1>(instance, "setgroups", {1}, {0});
+}
+int own_initgroups(Instance& instance, const char* user, gid_t group) {
+  int count = 1 << 16;  // the system's most
+  std::vector<gid_t> all(static_cast<std::size_t>(count));
+  if (::getgrouplist(user, group, all.data(), &count) < 0) return failed(EINVAL);
+  return own_setgroups(instance, static_cast<std::size_t>(count), all.data());
+}
+
 }  // namespace
 
 std::span<const Binding> names_bindings() {
@@ -513,6 +655,8 @@ std::span<const Binding> names_bindings() {
       bound<::setegid, own_setegid>("setegid"),
       bound<::setregid, own_setregid>("setregid"),
       bound<::setresgid, own_setresgid>("setresgid"),
+      bound<::setgroups, own_setgroups>("setgroups"),
+      bound<::initgroups, own_initgroups>("initgroups"),
   };
   return table;
 }
@@ -686,6 +830,36 @@ int own_setrlimit(Instance& instance, int resource, const rlimit64* limit) {
   return set_limit(instance, resource, *limit);
 }
 
+int own_getdtablesize(Instance& instance) {
+  rlimit64 limit{};
+  get_limit(instance, RLIMIT_NOFILE, limit);
+  return static_cast<int>(std::min<rlim64_t>(limit.rlim_cur, INT_MAX));
+}
+
+long own_sysconf(Instance& instance, int name) {
+  return name == _SC_OPEN_MAX ? own_getdtablesize(instance) : ::sysconf(name);
+}
+
+/// The words that old programs know.
+long own_ulimit(int command, ...) {
+  constexpr long block = 512;
+  constexpr int get_descriptors = 4;
+  va_list arguments;
+  va_start(arguments, command);
+  const long blocks = va_arg(arguments, long);  // libc reads it for one command
+  va_end(arguments);
+  Instance* const instance = calling(__builtin_return_address(0));
+  if (instance == nullptr) return ::ulimit(command, blocks);
+  rlimit64 limit{};
+  if (command == get_descriptors) return own_getdtablesize(*instance);
+  if (command != UL_GETFSIZE && command != UL_SETFSIZE) return failed(EINVAL);
+  get_limit(*instance, RLIMIT_FSIZE, limit);
+  if (command == UL_GETFSIZE)
+    return limit.rlim_cur == RLIM64_INFINITY ? LONG_MAX : static_cast<long>(limit.rlim_cur) / block;
+  limit.rlim_cur = limit.rlim_max = static_cast<rlim64_t>(blocks) * block;
+  return set_limit(*instance, RLIMIT_FSIZE, limit) == 0 ? blocks : -1;
+}
+
 int own_prlimit(Instance& instance, pid_t pid, int resource, const rlimit64* limit, rlimit64* before) {
   if (!means_own(instance, pid)) return ::prlimit64(pid, static_cast<__rlimit_resource>(resource), limit, before);
   rlimit64 old{};
@@ -712,6 +886,10 @@ std::span<const Binding> limits_bindings() {
       bound<::setrlimit64, own_setrlimit>("setrlimit64"),
       bound<::prlimit64, own_prlimit>("prlimit"),
       bound<::prlimit64, own_prlimit>("prlimit64"),
+      bound<::sysconf, own_sysconf>("sysconf"),
+      bound<::sysconf, own_sysconf>("__sysconf"),
+      bound<::getdtablesize, own_getdtablesize>("getdtablesize"),
+      Binding::of("ulimit", &own_ulimit),
   };
   return table;
 }

@@ -626,6 +626,16 @@ bool may_be_signalled(Instance& instance) noexcept {
   return own != nullptr && own->watched.load() != 0;
 }
 
+void signal_children(Instance& instance, int signal) {
+  ProcessPrivate& own = shared_part(instance.libc().process);
+  const std::lock_guard lock(own.mutex);
+  std::vector<pid_t> children = own.children;
+  for (const ProcessPrivate::Pipe& each : own.pipes) children.push_back(each.child);
+  for (const pid_t child : children) {
+    if (::getpgid(child) == ::getpgrp()) ::kill(child, signal);
+  }
+}
+
 std::span<const Binding> children_bindings() {
   static const std::array table{
       bound<::system, own_system>("system"),

@@ -628,11 +628,6 @@ int bound_raise(int signal) {
   return instance != nullptr ? send_signal(*instance, signal, SI_TKILL) : ::raise(signal);
 }
 
-int bound_kill(pid_t process, int signal) {
-  Instance* instance = calling(__builtin_return_address(0));
-  return instance != nullptr ? signal_process(*instance, process, signal, SI_USER) : ::kill(process, signal);
-}
-
 int bound_sigqueue(pid_t process, int signal, sigval value) {
   Instance* instance = calling(__builtin_return_address(0));
   return instance != nullptr ? signal_process(*instance, process, signal, SI_QUEUE, value)
@@ -722,7 +717,6 @@ std::span<const Binding> signals_bindings() {
       Binding::of("__sysv_signal", bound_sysv_signal),
       Binding::of("raise", bound_raise),
       Binding::of("gsignal", bound_raise),
-      Binding::of("kill", bound_kill),
       Binding::of("sigqueue", bound_sigqueue),
       Binding::of("pthread_kill", bound_pthread_kill),
       Binding::of("pthread_sigqueue", bound_pthread_sigqueue),
@@ -802,7 +796,9 @@ int bound_pause() {
   return instance != nullptr ? wait_for_handler(*instance, "pause") : ::pause();
 }
 
-int bound_sigsuspend(Instance& instance, const sigset_t* mask) {
+}  // namespace
+
+int suspend_with(Instance& instance, const sigset_t* mask) {
   sigset_t own;
   const unsigned long before = handlers_run(EndedBy::all);
   change_signal_mask(instance, SIG_SETMASK, mask, &own);  // may deliver what has waited
@@ -813,6 +809,8 @@ int bound_sigsuspend(Instance& instance, const sigset_t* mask) {
   change_signal_mask(instance, SIG_SETMASK, &own, nullptr);
   return failed(EINTR);
 }
+
+namespace {
 
 int bound_sigwait(Instance& instance, const sigset_t* set, int* signal) {
   *signal = wait_for_one_of(instance, "sigwait", *set, std::nullopt)->signal;
@@ -885,7 +883,7 @@ std::span<const Binding> signal_masks_bindings() {
       bound<::sigprocmask, bound_sigprocmask>("sigprocmask"),
       bound<::sigpending, bound_sigpending>("sigpending"),
       Binding::of("pause", bound_pause),
-      bound<::sigsuspend, bound_sigsuspend>("sigsuspend"),
+      bound<::sigsuspend, suspend_with>("sigsuspend"),
       bound<::sigwait, bound_sigwait>("sigwait"),
       bound<::sigwaitinfo, bound_sigwaitinfo>("sigwaitinfo"),
       bound<::sigtimedwait, bound_sigtimedwait>("sigtimedwait"),

@@ -81,11 +81,15 @@ int send_signal(Instance& instance, int signal, int code, sigval value = {});
 /// kill() and sigqueue(): to itself as send_signal(). Another cell of this process gets it when it next waits for a
 /// signal or changes its mask; one without a handler ends the machine. To others: the system's.
 int signal_process(Instance& instance, pid_t process, int signal, int code, sigval value = {});
+/// To the children that the program has spawned, and that are of the process's group.
+void signal_children(Instance& instance, int signal);
 /// pthread_kill(), tgkill(), pthread_sigqueue(): returns the error. The handler runs on that thread.
 int signal_thread(Instance& instance, const ThreadName& thread, int signal, int code, sigval value);
 /// As pthread_sigmask: returns the error. Signals that waited and are free now are delivered.
 int change_signal_mask(Instance& instance, int how, const sigset_t* set, sigset_t* old);
 sigset_t pending_signals(Instance& instance) noexcept;
+/// sigsuspend().
+int suspend_with(Instance& instance, const sigset_t* mask);
 /// Calls the handlers of signals that have come for the calling flow and are not blocked.
 void deliver_pending_signals(Instance& instance);
 

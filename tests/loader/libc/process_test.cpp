@@ -478,6 +478,7 @@ TEST_F(LibcProcess, WhatAProgramLeavesOpenIsClosedAtItsEnd) {
 TEST_F(LibcProcess, WhatAProgramSetsForItsProcessIsItsOwn) {
   const std::string source = R"C(
     #include <fcntl.h>
+    #include <grp.h>
     #include <pthread.h>
     #include <sched.h>
     #include <sys/auxv.h>
@@ -503,17 +504,117 @@ TEST_F(LibcProcess, WhatAProgramSetsForItsProcessIsItsOwn) {
         case 6: n = readlink("/proc/self/exe", path, sizeof path - 1); path[n] = 0; say("%d ", strcmp(path, (char*)getauxval(AT_EXECFN)));
                 { char* real = realpath("/proc/self/exe", NULL); say("%s ", strrchr(real, '/')); free(real); } break;
         case 7: say("%d %d", setuid(geteuid()), setgid(getegid())); ended(setuid(12345), EPERM); break;
+        case 8: { gid_t other = 12345, mine[100]; const int has = getgroups(100, mine); say("%d ", setgroups(has, mine)); ended(setgroups(1, &other), EPERM); ended(initgroups("root", 12345), EPERM); } break;
       }
     })C";
   cpu_set_t before;
   sched_getaffinity(0, sizeof before, &before);
   const int priority = getpriority(PRIO_PROCESS, 0);
-  const std::vector<Side> sides = by_turns(source, 8, {Side{{"NAME=one"}}, Side{{"NAME=other"}}});
-  for (const Side& side : sides) EXPECT_EQ(side.said, "0 7 00001 1 1 0 -1 1 1 0 0 0 /program.so 0 0-1 1 ");
+  const std::vector<Side> sides = by_turns(source, 9, {Side{{"NAME=one"}}, Side{{"NAME=other"}}});
+  for (const Side& side : sides) EXPECT_EQ(side.said, "0 7 00001 1 1 0 -1 1 1 0 0 0 /program.so 0 0-1 1 0 -1 1 -1 1 ");
   cpu_set_t after;
   sched_getaffinity(0, sizeof after, &after);
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
   EXPECT_EQ(getpriority(PRIO_PROCESS, 0), priority);
+}
+
+TEST_F(LibcProcess, LimitsOfDescriptorsAreToldByAllNames) {
+  expect_private(R"C(
+    #include <sys/resource.h>
+    #include <ulimit.h>
+    void step(int n) {
+      struct rlimit limit = {100, 200};
+      setrlimit(RLIMIT_NOFILE, &limit);
+      say("%ld %d %ld ", sysconf(_SC_OPEN_MAX), getdtablesize(), ulimit(4));
+      say("%d %d ", sysconf(_SC_PAGESIZE) > 0, ulimit(UL_GETFSIZE) > 0);
+      ended(ulimit(77), EINVAL);
+    })C",
+                 1);
+}
+
+TEST_F(LibcProcess, ItsGroupIsItselfAndItsChildren) {
+  expect_private(R"C(
+    #include <signal.h>
+    #include <spawn.h>
+    #include <sys/syscall.h>
+    #include <sys/wait.h>
+    extern char** environ;
+    static volatile int got;
+    static void note(int signal) { got += signal; }
+    void step(int n) {
+      char* words[] = {"sleep", "100", NULL};
+      pid_t child = -1;
+      int status = 0;
+      if (n == 0) setpgid(0, 0);
+      signal(SIGTERM, note);
+      posix_spawn(&child, "/bin/sleep", NULL, NULL, words, environ);
+      const int sent = n == 0   ? killpg(getpgrp(), SIGTERM)
+                       : n == 1 ? kill(0, SIGTERM)
+                       : n == 2 ? kill(-getpid(), SIGTERM)
+                       : n == 3 ? (int)syscall(SYS_kill, 0, SIGTERM)
+                                : killpg(0, SIGTERM);
+      say("%d %d ", sent, got);
+      say("%d ", waitpid(child, &status, 0) == child);
+      say("%d\n", WIFSIGNALED(status) ? WTERMSIG(status) : -1);
+      ended(killpg(-5, SIGTERM), EINVAL);
+    })C",
+                 5);
+}
+
+TEST_F(LibcProcess, MasksInOldWordsAreItsOwn) {
+  expect_private(R"C(
+    #include <signal.h>
+    #include <sys/time.h>
+    int old_sigpause(int) __asm__("sigpause");
+    int __sigpause(int, int);
+    static volatile int got;
+    static void note(int signal) { got += signal; }
+    static void soon(void) {
+      struct itimerval time = {{0, 0}, {0, 20000}};
+      setitimer(ITIMER_REAL, &time, NULL);
+    }
+    void step(int n) {
+      signal(SIGUSR1, note);
+      signal(SIGALRM, note);
+      say("%d ", sigblock(sigmask(SIGUSR1) | sigmask(SIGALRM)));
+      raise(SIGUSR1);
+      say("%d %d ", got, siggetmask() == (sigmask(SIGUSR1) | sigmask(SIGALRM)));
+      soon();
+      ended(n == 0 ? sigpause(SIGALRM) : n == 1 ? __sigpause(SIGALRM, 1) : old_sigpause(sigmask(SIGUSR1)), EINTR);
+      say("%d ", got);
+      say("%d ", sigsetmask(0) == (sigmask(SIGUSR1) | sigmask(SIGALRM)));
+      say("%d\n", got);
+    })C",
+                 3);
+}
+
+TEST_F(LibcProcess, CallsByNumberMeanItsDescriptors) {
+  expect_private(R"C(
+    #include <fcntl.h>
+    #include <sys/mman.h>
+    #include <sys/syscall.h>
+    void step(int n) {
+      char text[10] = "";
+      const int saved[3] = {fcntl(0, F_DUPFD, 10), fcntl(1, F_DUPFD, 10), fcntl(2, F_DUPFD, 10)};
+      #define CALL(...) say("%ld ", (long)syscall(__VA_ARGS__));
+      CALL(SYS_close, 0)
+      CALL(SYS_close, 0)
+      CALL(SYS_memfd_create, "x", 0)
+      CALL(SYS_write, 0, "abc", 3)
+      CALL(SYS_lseek, 0, 1, SEEK_SET)
+      CALL(SYS_dup2, 0, 2)
+      CALL(SYS_read, 2, text, 9)
+      say("%s ", text);
+      close(0);
+      CALL(SYS_dup, 2)
+      CALL(SYS_dup3, 0, 1, O_CLOEXEC)
+      say("%d ", fcntl(1, F_GETFD));
+      close(2);
+      CALL(SYS_write, 2, "x", 1)
+      CALL(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY)
+      for (int i = 0; i < 3; ++i) { dup2(saved[i], i); close(saved[i]); }
+    })C",
+                 1);
 }
 
 /// Libc would send the signal to the process.
