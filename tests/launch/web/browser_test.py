@@ -17,7 +17,7 @@ import watched
 
 BIN = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
 PICTURE = sys.argv[2] if len(sys.argv) > 2 else None
-BROWSERS = ("chromium", "google-chrome")
+BROWSERS = ("chromium", "chromium-headless-shell", "google-chrome")
 BROWSER = next((name for name in BROWSERS if shutil.which(name)), None)
 
 

@@ -63,6 +63,9 @@ class SetupTest(unittest.TestCase):
             self.assertEqual(status, 0, said)
             for package in ("libboost-context-dev", "libgtest-dev", "valgrind", "libfabric-dev", "openmpi-bin"):
                 self.assertIn(package, words)
+            # What users rely on is not skipped.
+            for package in ("chromium-headless-shell", "clang", "libfftw3-mpi3", "gfortran"):
+                self.assertIn(package, words)
 
     def test_an_unknown_level_is_refused(self):
         status, words, said = asked_for("everything")
