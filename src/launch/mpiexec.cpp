@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -43,6 +44,8 @@ enum class Effect : std::uint8_t {
   all_variables,
   programs,
   tags,
+  file,
+  input,
   timeout,
   binding,
   processes,
@@ -65,12 +68,16 @@ constexpr MpiexecOption mpiexec_options[] = {
     {"host hosts H", 1, Effect::hosts, "run on these hosts: a,b or, with slots, a:4,b:4"},
     {"hostfile machinefile f", 1, Effect::host_file, "the same from a file with a host a line: a, a:4 or a slots=4"},
     {"ppn npernode perhost N", 1, Effect::per_host, "so many ranks on each host"},
-    {"wdir wd", 1, Effect::folder, "start in this folder"},
+    {"pernode", 0, Effect::per_host, "one rank on each host"},
+    {"wdir wd", 1, Effect::folder, "start in this folder; the path of a program that lies there counts from there"},
     {"x", 1, Effect::variable, "pass on this variable of the environment, or NAME=VALUE"},
     {"env", 2, Effect::setting, "set a variable: NAME VALUE"},
     {"genv", 2, Effect::setting_of_all, "the same for all programs"},
     {"configfile app", 1, Effect::programs, "programs with their options from a file, one a line; # begins a comment"},
     {"l prepend-rank tag-output", 0, Effect::tags, "start each line of output with its rank, as in [3]"},
+    {"outfile-pattern", 1, Effect::file, "standard output of each rank to a file; %r in the name is the rank"},
+    {"errfile-pattern", 1, Effect::file, "standard error likewise"},
+    {"stdin", 1, Effect::input, "none: rank 0 reads nothing; 0: it has the standard input, as it has anyway"},
     {"timeout", 1, Effect::timeout, "end the run after so many seconds, with status 124; also MPIEXEC_TIMEOUT"},
     {"bind-to", 1, Effect::binding, "none: do not bind threads to cores; anything else: do"},
     {"processes", 0, Effect::processes, "each rank of the program is an ordinary process, not a cell"},
@@ -79,14 +86,23 @@ constexpr MpiexecOption mpiexec_options[] = {
     {"envlist", 1, Effect::variables, "pass on these variables of the environment: A,B"},
     {"genvlist", 1, Effect::variables_of_all, "the same for all programs"},
     {"envall genvall", 0, Effect::all_variables, "pass on all variables that do not belong to this host or login"},
-    {"oversubscribe allow-run-as-root verbose v", 0, Effect::none, "so it is anyway"},
+    {"oversubscribe allow-run-as-root verbose v bind-to-core ordered-output print-all-exitcodes", 0, Effect::none,
+     "so it is anyway"},
     {"map-by rank-by cpus-per-proc cpus-per-rank soft arch iface launcher bootstrap rmk", 1, Effect::hint,
      "no effect: a note says so"},
     {"nooversubscribe report-bindings display-map display-allocation bycore bynode byslot", 0, Effect::hint,
      "no effect: a note says so"},
+    {"binding demux display personality prefix prepend-pattern report-pid topolib tune usize xterm", 1, Effect::hint,
+     "no effect: a note says so"},
+    {"bind-to-socket disable-auto-cleanup enable-recovery info merge-stderr-to-stdout nolocal print-rank-map", 0,
+     Effect::hint, "no effect: a note says so"},
+    {"skip-launch-node timestamp-output use-hwthread-cpus", 0, Effect::hint, "no effect: a note says so"},
     {"mca gmca prtemca pmixmca", 2, Effect::hint, "no effect: a note says so"},
     {"envnone genvnone", 0, Effect::refused, "run \"env -i NAME=VALUE mpiexec ...\" instead"},
-    {"path", 1, Effect::refused, "give the program's path, or set PATH"},
+    {"path gpath", 1, Effect::refused, "give the program's path, or set PATH"},
+    {"rankfile", 1, Effect::refused, "name the hosts with their slots: -host a:4,b:4"},
+    {"output-filename", 1, Effect::refused, "-outfile-pattern out.%r gives each rank a file"},
+    {"gdb tv", 0, Effect::refused, "put the debugger before the program, as in mpiexec -n 2 xterm -e gdb ./x"},
     {"file", 1, Effect::refused, "give the options on the command line"},
     {"initial-errhandler", 1, Effect::refused, "errors are fatal; call MPI_Comm_set_errhandler in the program"},
 };
@@ -300,6 +316,31 @@ wire::NamedValue variable(const std::string& word, std::string name, std::string
   return {std::move(name), std::move(value)};
 }
 
+/// MPICH's pattern of a file's name, as one of aprun's.
+std::string file_of_each(std::string pattern) {
+  for (std::size_t at = 0; (at = pattern.find("%r", at)) != pattern.npos;) pattern.replace(at, 2, "{cid}");
+  return pattern;
+}
+
+/// Whether -stdin gives the input to no rank.
+bool is_no_input(const std::string& whose, const std::string& word) {
+  if (whose != "none" && whose != "0")
+    deny(fmt::format("{}: \"{}\": standard input is rank 0's: use 0, or none", word, whose));
+  return whose == "none";
+}
+
+void add_named(std::vector<wire::NamedValue>& variables, const std::string& list, const std::string& word) {
+  std::istringstream names(list);
+  for (std::string name; std::getline(names, name, ',');) variables.push_back(named_variable(name, word));
+}
+
+/// Elsewhere ranks enter their folder before they look for the program. Where it is not there, it may be here.
+void look_in_its_folder(wire::ProgramText& program) {
+  if (program.folder.empty() || program.name.find('/') == program.name.npos || program.name.front() == '/') return;
+  const std::filesystem::path there = std::filesystem::absolute(program.folder) / program.name;
+  if (::access(there.c_str(), F_OK) == 0) program.name = there.lexically_normal();
+}
+
 void MpiexecReader::apply(const MpiexecOption& option, const std::string& word, const Words& values, Section& section) {
   Words& words = result_.words;
   switch (option.effect) {
@@ -313,7 +354,7 @@ void MpiexecReader::apply(const MpiexecOption& option, const std::string& word, 
       read_host_file(section.hosts, values[0], word);
       break;
     case Effect::per_host:
-      per_host_ = read_count(values[0], word);
+      per_host_ = values.empty() ? 1 : read_count(values[0], word);
       break;
     case Effect::folder:
       section.program.folder = values[0];
@@ -328,13 +369,11 @@ void MpiexecReader::apply(const MpiexecOption& option, const std::string& word, 
       result_.variables.push_back(variable(word, values[0], values[1]));
       break;
     case Effect::variables:
-    case Effect::variables_of_all: {
-      std::istringstream names(values[0]);
-      for (std::string name; std::getline(names, name, ',');)
-        (option.effect == Effect::variables ? section.program.variables : result_.variables)
-            .push_back(named_variable(name, word));
+      add_named(section.program.variables, values[0], word);
       break;
-    }
+    case Effect::variables_of_all:
+      add_named(result_.variables, values[0], word);
+      break;
     case Effect::all_variables:
       all_variables_ = true;
       break;
@@ -342,7 +381,14 @@ void MpiexecReader::apply(const MpiexecOption& option, const std::string& word, 
       read_file(values[0]);
       break;
     case Effect::tags:
-      words.emplace_back("--tag-output");
+    case Effect::dry_run:
+      words.emplace_back(option.effect == Effect::tags ? "--tag-output" : "--dry-run");
+      break;
+    case Effect::file:
+      words.insert(words.end(), {option.names.front() == 'o' ? "--output" : "--error", file_of_each(values[0])});
+      break;
+    case Effect::input:
+      if (is_no_input(values[0], word)) words.insert(words.end(), {"--input", "/dev/null"});
       break;
     case Effect::timeout:
       words.insert(words.end(), {"--timeout", values[0]});
@@ -353,9 +399,6 @@ void MpiexecReader::apply(const MpiexecOption& option, const std::string& word, 
       break;
     case Effect::processes:
       section.program.is_process = true;
-      break;
-    case Effect::dry_run:
-      words.emplace_back("--dry-run");
       break;
     case Effect::quiet:
       quiet_ = true;
@@ -524,6 +567,7 @@ void MpiexecReader::read_sections(const Words& words) {
     if (begin != end) {
       section.program.name = *begin;
       section.program.arguments.assign(begin + 1, end);
+      look_in_its_folder(section.program);
       sections_.push_back(std::move(section));
     } else if (sections_.size() == known) {
       deny(words.end() == end && known == 0 ? "no program is given: name it behind the options"

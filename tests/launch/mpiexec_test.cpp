@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -76,6 +77,11 @@ TEST(MpiexecOptions, BecomeAprunsOptions) {
   EXPECT_EQ(for_aprun({"--timeout", "9"}), "--timeout 9 --cells 1");
   EXPECT_EQ(for_aprun({"--bind-to", "none"}), "--bind off --cells 1");
   EXPECT_EQ(for_aprun({"--bind-to", "core"}), "--bind on --cells 1");
+  EXPECT_EQ(for_aprun({"-pernode"}), "--cells 1");
+  EXPECT_EQ(for_aprun({"-outfile-pattern", "o.%r", "-errfile-pattern", "%r/e.%r"}),
+            "--output o.{cid} --error {cid}/e.{cid} --cells 1");
+  EXPECT_EQ(for_aprun({"--stdin", "none"}), "--input /dev/null --cells 1");
+  EXPECT_EQ(for_aprun({"--stdin", "0"}), "--cells 1");
   EXPECT_EQ(for_aprun({"--oversubscribe", "--allow-run-as-root", "-genvall"}), "--cells 1");
   ASSERT_EQ(setenv("MPIEXEC_TIMEOUT", "7", 1), 0);
   EXPECT_EQ(for_aprun({}), "--timeout 7 --cells 1");
@@ -151,6 +157,51 @@ TEST(MpiexecOptions, WithoutEffectAreTold) {
   EXPECT_EQ(understood({"--mca", "btl", "self", "--map-by", "core", "prog"}).note,
             "without effect here: --mca btl self, --map-by core");
   EXPECT_EQ(understood({"-q", "--mca", "btl", "self", "prog"}).note, "");
+}
+
+// Options of Open MPI 4 and MPICH 4 that once ended the run.
+TEST(MpiexecOptions, OfOthersEndNoRun) {
+  for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{{"--use-hwthread-cpus"},
+                                                                                     {"-usize", "4"},
+                                                                                     {"--tune", "f"},
+                                                                                     {"-prepend-pattern", "x"},
+                                                                                     {"--nolocal"},
+                                                                                     {"-disable-auto-cleanup"},
+                                                                                     {"--merge-stderr-to-stdout"},
+                                                                                     {"--personality", "ompi"},
+                                                                                     {"--report-pid", "-"},
+                                                                                     {"--xterm", "1"},
+                                                                                     {"--prefix", "/usr"},
+                                                                                     {"--timestamp-output"},
+                                                                                     {"--enable-recovery"},
+                                                                                     {"-demux", "poll"},
+                                                                                     {"-binding", "user:0"},
+                                                                                     {"-topolib", "hwloc"},
+                                                                                     {"-print-rank-map"},
+                                                                                     {"-info"},
+                                                                                     {"-skip-launch-node"},
+                                                                                     {"--display", "bind"},
+                                                                                     {"--bind-to-socket"}}) {
+    std::vector<const char*> line = words;
+    line.push_back("prog");
+    EXPECT_EQ(refusal(line), "");
+    std::string text;
+    for (const char* const word : words) text += std::string(text.empty() ? "" : " ") + word;
+    EXPECT_EQ(understood(line).note, "without effect here: " + text);
+  }
+  EXPECT_EQ(understood({"-print-all-exitcodes", "-ordered-output", "--bind-to-core", "prog"}).note, "");
+}
+
+// As for ranks that enter their folder before they execute the program.
+TEST(MpiexecPrograms, AreLookedForInTheirFolder) {
+  const std::string folder = std::filesystem::path(file_named("mpiexec-folder")).lexically_normal();
+  ASSERT_TRUE(std::filesystem::create_directory(folder));
+  std::ofstream(folder + "/there") << "";
+  EXPECT_EQ(understood({"-wdir", folder.c_str(), "./there"}).words.back(), folder + "/there");
+  EXPECT_EQ(understood({"-wdir", folder.c_str(), "./here"}).words.back(), "./here");
+  EXPECT_EQ(understood({"-wdir", folder.c_str(), "there"}).words.back(), "there") << "it is one of PATH";
+  EXPECT_EQ(understood({"a", ":", "-wdir", folder.c_str(), "./there"}).others.at(0).name, folder + "/there");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(MpiexecHosts, OfThisComputerNeedNoOtherProcess) {
@@ -265,6 +316,11 @@ TEST(MpiexecOptions, AreRefusedWithAReason) {
       {{"-configfile", "/no/such/file"}, "cannot read the file of programs /no/such/file: No such file"},
       {{"-file", "file", "prog"}, "on the command line"},
       {{"-path", "/bin", "prog"}, "set PATH"},
+      {{"-gpath", "/bin", "prog"}, "set PATH"},
+      {{"--rankfile", "file", "prog"}, "-host a:4,b:4"},
+      {{"--output-filename", "o", "prog"}, "-outfile-pattern out.%r"},
+      {{"-tv", "prog"}, "put the debugger before the program"},
+      {{"--stdin", "all", "prog"}, "use 0, or none"},
       {{"-envnone", "prog"}, "env -i"},
       {{"-initial-errhandler", "mpi_errors_return", "prog"}, "MPI_Comm_set_errhandler"},
   };
