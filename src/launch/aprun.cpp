@@ -788,9 +788,15 @@ int list_modules(const Options& options) {
 
 // ---- mpiexec ----
 
+/// Where a file of that name is no link to aprun but a copy, the nodes that it starts have the name, too.
+std::string_view mpiexec_asked(int argc, char** argv) {
+  const bool is_node = argc > 1 && std::string_view(argv[1]) == "--node";
+  return argc > 0 && !is_node ? mpiexec_name(argv[0]) : std::string_view();
+}
+
 /// The command line of mpiexec, or of aprun. Returns nothing if there is a program to run, else the exit status.
 std::optional<int> read_arguments(int argc, char** argv, CommandLine& line) {
-  const std::string name(mpiexec_name(argc > 0 ? argv[0] : ""));
+  const std::string name(mpiexec_asked(argc, argv));
   if (name.empty()) return read_command_line(argc, argv, line);
   const std::string_view first = argc > 1 ? argv[1] : "";
   if (first == "--help" || first == "-help" || first == "-h") return print(name, mpiexec_help());
@@ -844,7 +850,7 @@ int main(int argc, char** argv) {
   }
   // It executes this program again, which a launcher of nodes saves itself. Reading what mpiexec is asked for has
   // effects, so it is read once.
-  const bool is_mpiexec = !mpiexec_name(argc > 0 ? argv[0] : "").empty();
+  const bool is_mpiexec = !mpiexec_asked(argc, argv).empty();
   if (is_mpiexec) {
     settle(argv, Heap::of_cells);
     take_stack_limit();

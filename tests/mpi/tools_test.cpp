@@ -280,6 +280,13 @@ TEST_F(MpiTools, ExecReachesOtherHosts) {
             "rank 0 of 3, 1 errors\nrank 1 of 3, 2 errors\nrank 2 of 3, 3 errors\n");
 }
 
+// As on file systems without links.
+TEST_F(MpiTools, ExecMayBeACopy) {
+  (void)output("mpicc hello.c -o hello && mkdir bin && cp -L $(command -v aprun) bin/mpiexec");
+  EXPECT_EQ(output("LD_LIBRARY_PATH=" BUILD_TREE "/lib bin/mpiexec --processes -n 2 ./hello | sort"),
+            "rank 0 of 2, 1 errors\nrank 1 of 2, 2 errors\n");
+}
+
 TEST_F(MpiTools, ExecStartsSeveralPrograms) {
   (void)output("mpicc " MPI_PROGRAMS "/started.c -o a && " C_COMPILER " -I" BUILD_TREE
                "/lib/aplib/mpi/include " MPI_PROGRAMS "/started.c -L" MPI_LIBRARY_FOLDER
