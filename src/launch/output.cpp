@@ -219,8 +219,9 @@ void Output::flush(std::uint32_t id, Channel channel) {
   const std::lock_guard lock(cell->mutex);
   const Line& line = cell->lines[slot(channel)];
   if (line.text.empty()) return;
-  const bool redrawn = line.text.front() == '\r' && destination(*cell, id, channel).is_terminal();
-  if (id == host || (plan_.sole && !with_host_) || redrawn) show(*cell, id, channel);
+  const bool asks = id == 0 && plan_.input.empty() && !with_host_;  // a prompt, perhaps
+  const bool seen = (asks || line.text.front() == '\r') && destination(*cell, id, channel).is_terminal();
+  if (id == host || (plan_.sole && !with_host_) || seen) show(*cell, id, channel);
 }
 
 void Output::end(std::uint32_t id) {

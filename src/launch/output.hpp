@@ -2,8 +2,9 @@
 // Output: carries what cells write to aprun's standard streams or to files, in whole lines, and finds the cells'
 // inputs. A Destination is one such file, pipe or terminal, which many writers share. What one call writes stays
 // together. A line that one writer has left open is ended before another writes. Invariants of Output: (1) bytes of one
-// cell and stream arrive in order; (2) another cell's output never cuts a line of up to line_bytes_max bytes; it may
-// cut a longer one; (3) each cell holds at most line_bytes_max bytes per stream here, whatever it writes.
+// cell and stream arrive in order; (2) another cell's output never cuts a line of up to line_bytes_max bytes, unless
+// flush() has shown its beginning; it may cut a longer one; (3) each cell holds at most line_bytes_max bytes per stream
+// here, whatever it writes.
 #pragma once
 
 #include <fcntl.h>
@@ -92,8 +93,8 @@ class Output {
 
   /// The next bytes of a cell's stream.
   void write(std::uint32_t cell, Channel channel, std::string_view bytes);
-  /// Shows an incomplete line, if that cuts no other line: of the host program, of an only cell, and on terminals a
-  /// line that starts with a carriage return, such as a progress bar.
+  /// Shows an incomplete line of the host program and of an only cell. On terminals also that of the cell that reads
+  /// standard input, which may be a prompt, and one that starts with a carriage return, such as a progress bar.
   void flush(std::uint32_t cell, Channel channel);
   /// The cell writes no more: shows its incomplete line and closes its files.
   void end(std::uint32_t cell);

@@ -121,6 +121,33 @@ TEST(Output, OnATerminalLinesThatAreDrawnAgainAppearAtOnce) {
   ::close(terminal);
 }
 
+// A user who sees no prompt takes the program for one that hangs.
+TEST(Output, OnATerminalThePromptOfTheCellThatReadsItIsShown) {
+  int master = -1;
+  int terminal = -1;
+  ASSERT_EQ(::openpty(&master, &terminal, nullptr, nullptr, nullptr), 0);
+  const auto shown = [&] {
+    char bytes[256];
+    const ssize_t count = ::read(master, bytes, sizeof bytes);
+    return std::string(bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  };
+  Output output({}, terminal, terminal);
+  output.write(1, Channel::out, "piece");
+  output.flush(1, Channel::out);
+  output.write(0, Channel::out, "N = ");
+  output.flush(0, Channel::out);
+  EXPECT_EQ(shown(), "N = ");
+  output.write(1, Channel::out, " and line\n");
+  EXPECT_EQ(shown(), "\r\npiece and line\r\n");
+  Output from_file({.input = "/dev/null"}, terminal, terminal);
+  from_file.write(0, Channel::out, "N = ");
+  from_file.flush(0, Channel::out);
+  from_file.write(1, Channel::out, "line\n");
+  EXPECT_EQ(shown(), "line\r\n");
+  ::close(master);
+  ::close(terminal);
+}
+
 TEST(Output, TagsStandAtTheStartOfEveryLine) {
   const Files files;
   Output output({.tags = true}, files.out, files.error);
