@@ -258,4 +258,13 @@ void give_receipt(const char* call, const Mailbox& mailbox, const Arrived& arriv
       ContextKey::make(static_cast<std::uint32_t>(mailbox.space), index(label.cell), label.context, label.tag));
 }
 
+std::optional<Failed> failed_cell(const char* call) {
+  Processor& processor = processor_of(self_or_throw(call));
+  for (std::uint32_t cell = 0; cell < processor.domain().cell_count; ++cell) {
+    const int status = processor.inbound().end_of(cell).status;
+    if (processor.inbound().cell_is_idle(cell) && status != 0) return Failed{cell, status};
+  }
+  return std::nullopt;
+}
+
 }  // namespace aplib::api

@@ -122,4 +122,12 @@ APLIB_API bool cancel(MailboxReceive& receive) noexcept;
 /// that is for the caller to do, when it counts as received.
 APLIB_API void give_receipt(const char* call, const Mailbox& mailbox, const Arrived& arrived);
 
+struct Failed {
+  std::uint32_t cell;
+  int status;
+};
+/// A cell that has ended with another status than 0, as far as is known here: a wait for what such a one has not sent
+/// is in vain because of it.
+[[nodiscard]] APLIB_API std::optional<Failed> failed_cell(const char* call);
+
 }  // namespace aplib::api

@@ -138,9 +138,16 @@ Alarm ErrorTarget::raise(const char* call, const Failure& failure) {
         return world.raise(call, failure);
       [[fallthrough]];
     case Errhandler::Action::fatal:
-    case Errhandler::Action::abort:
-      api::end_machine(call, 1,
-                       fmt::format("{}: {} ({} on {})", call, failure.text, name_of_code(failure.code), title()));
+    case Errhandler::Action::abort: {
+      const std::string text =
+          fmt::format("{}: {} ({} on {})", call, failure.text, name_of_code(failure.code), title());
+      if (failure.code == MPI_ERR_PROC_ABORTED) {
+        if (const auto failed = api::failed_cell(call); failed)
+          api::end_machine(call, failed->status,
+                           fmt::format("{}; cell {} failed first, with status {}", text, failed->cell, failed->status));
+      }
+      api::end_machine(call, 1, text);
+    }
     case Errhandler::Action::return_code:
       api::debug(call, fmt::format("{} ({} on {})", failure.text, name_of_code(failure.code), title()));
       return {};

@@ -65,6 +65,27 @@ TEST(MpiError, AbortEndsTheMachineWithItsCode) {
   }
 }
 
+TEST(MpiError, AWaitForARankThatHasFailedEndsTheRunWithItsStatus) {
+  for (const std::uint32_t threads : {1U, 2U}) {
+    for (const bool is_posted : {false, true}) {
+      const Report report = run({{3, 1}, threads}, [is_posted] {
+        MPI_Init(nullptr, nullptr);
+        if (rank_now() == 1) this_task::exit(3);
+        int word = 0;
+        if (!is_posted) {
+          MPI_Recv(&word, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+          return;
+        }
+        MPI_Request request;
+        MPI_Irecv(&word, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+      });
+      EXPECT_EQ(report.exit_status, 3);
+      EXPECT_NE(report.reason.find("cell 1 failed first, with status 3"), std::string::npos) << report.reason;
+    }
+  }
+}
+
 TEST(MpiError, CallsBeforeInitAndAfterFinalizeAreRefused) {
   const Report early = run({{1, 1}, 1}, [] {
     int flag = -1;
