@@ -598,7 +598,10 @@ std::string allocator_of_its_own(const ElfFile& file) {
   if (std::ranges::any_of(file.symbols(),
                           [](const Symbol& symbol) { return !symbol.defined && is_cellos_call(symbol.name); }))
     return {};  // which only cells have
-  if (file.find("malloc") != nullptr && file.find("free") != nullptr) return "has a malloc of its own";
+  if (file.find("malloc") != nullptr && file.find("free") != nullptr) {
+    return is_made_by_apcc(file) ? "has a malloc of its own, which libc uses only if a plain compiler links the program"
+                                 : "has a malloc of its own";
+  }
   for (const std::string_view name : file.needed()) {
     if (any_matches(libraries, name)) return fmt::format("has another malloc ({})", name);
   }

@@ -387,5 +387,42 @@ int main(int count, char** words) {
       << text;
 }
 
+// Of a block that libc has allocated by another malloc, the program's free() knows nothing.
+TEST_F(MpiTools, RunProgramsWithAMallocOfTheirOwnAsProcesses) {
+  write("own.c", R"(#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static char pool[32 << 20] __attribute__((aligned(16)));
+static size_t used;
+void* malloc(size_t bytes) {
+  size_t at = __atomic_fetch_add(&used, (bytes + 31) & ~15UL, __ATOMIC_RELAXED);
+  *(size_t*)(pool + at) = bytes;
+  return pool + at + 16;
+}
+void free(void* block) { (void)block; }
+void* calloc(size_t count, size_t bytes) { return memset(malloc(count * bytes), 0, count * bytes); }
+void* realloc(void* block, size_t bytes) {
+  size_t old = block != NULL ? ((size_t*)block)[-2] : 0;
+  void* more = malloc(bytes);
+  return old != 0 ? memcpy(more, block, old < bytes ? old : bytes) : more;
+}
+int main(int count, char** words) {
+  MPI_Init(&count, &words);
+  char* copy = strdup("copy");
+  puts(copy >= pool && copy < pool + sizeof pool ? "own" : "foreign");
+  MPI_Finalize();
+  return 0;
+})");
+  EXPECT_EQ(output("cc -fno-builtin own.c $(mpicc -showme:compile) -L$(mpicc -showme:libdirs) -lmpi_abi "
+                   "-Wl,-rpath,$(mpicc -showme:libdirs) -o own && mpicc -fno-builtin own.c -o linked"),
+            "");
+  const std::string text = output("mpiexec -n 2 ./own 2>&1 | sort");
+  EXPECT_NE(text.find("own has a malloc of its own: each of its cells is a process"), std::string::npos) << text;
+  EXPECT_NE(text.find("own\nown\n"), std::string::npos) << text;
+  const std::string told = output("mpiexec -n 1 ./linked 2>&1 || true");
+  EXPECT_NE(told.find("which libc uses only if a plain compiler links the program"), std::string::npos) << told;
+}
+
 }  // namespace
 }  // namespace aplib
