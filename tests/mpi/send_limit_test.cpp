@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "cell/processor.hpp"
+#include "checks.hpp"
+#include "machines.hpp"
 #include "placements.hpp"
 
 namespace aplib {
@@ -104,6 +106,91 @@ TEST(SendLimits, MakeASenderWaitAsLongAsMessagesAreReceived) {
     MPI_Finalize();
   });
   EXPECT_EQ(report.exit_status, 0) << report.reason;
+}
+
+// ---------------------------------------------------------------- limits at their defaults
+
+/// What ranks of many programs do, each with messages of `bytes` bytes. All sends of a rank are begun before it
+/// receives: MPI_Isend waits for nobody.
+class Patterns {
+ public:
+  explicit Patterns(std::size_t bytes) : bytes_(static_cast<int>(bytes)), out_(bytes, 1), in_(bytes) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+
+  void all_to_all() {
+    for (int i = 1; i < size_; ++i) send((rank_ + i) % size_);
+    for (int i = 1; i < size_; ++i) receive((rank_ + size_ - i) % size_);
+    finish();
+  }
+  void master_and_workers() {
+    for (int i = 1; rank_ == 0 && i < size_; ++i) send(i);
+    MPI_Barrier(MPI_COMM_WORLD);  // the workers are busy meanwhile
+    if (rank_ != 0) receive(0);
+    finish();
+  }
+  void gather_to_one() {
+    if (rank_ != 0) send(0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 1; rank_ == 0 && i < size_; ++i) receive(i);
+    finish();
+  }
+  void halo() {
+    for (const int to : {rank_ + 1, rank_ + size_ - 1}) send(to % size_);
+    for (const int from : {rank_ + 1, rank_ + size_ - 1}) receive(from % size_);
+    finish();
+  }
+  void pipeline(int ranks) {
+    if (rank_ >= ranks) return;
+    if (rank_ > 0) receive(rank_ - 1);
+    if (rank_ + 1 < ranks) send(rank_ + 1);
+    finish();
+  }
+
+ private:
+  void send(int to) {
+    requests_.emplace_back();
+    MPI_Isend(out_.data(), bytes_, MPI_CHAR, to, 0, MPI_COMM_WORLD, &requests_.back());
+  }
+  void receive(int from) {
+    in_.back() = 0;
+    MPI_Recv(in_.data(), bytes_, MPI_CHAR, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    EXPECT_EQ(in_.back(), 1);
+  }
+  void finish() {
+    MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
+    requests_.clear();
+  }
+
+  int bytes_;
+  int rank_ = 0;
+  int size_ = 0;
+  std::vector<char> out_;
+  std::vector<char> in_;
+  std::vector<MPI_Request> requests_;
+};
+
+TEST(SendLimits, AtTheirDefaultsHoldUpNothingThatSixtyFourRanksDo) {
+  testing_support::run_well({{64, 1}, 2}, [] {
+    MPI_Init(nullptr, nullptr);
+    for (const std::size_t bytes :
+         {std::size_t{1}, std::size_t{5000}, std::size_t{31 * 1024}, std::size_t{1000 * 1000}}) {
+      if (testing_support::sanitized && bytes > 100'000) continue;
+      Patterns patterns(bytes);
+      patterns.all_to_all();
+      patterns.master_and_workers();
+      patterns.gather_to_one();
+      patterns.halo();
+      patterns.pipeline(64);
+    }
+    if (!testing_support::sanitized) {
+      int rank = 0;
+      MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+      if (rank < 4) Patterns(100'000'000).pipeline(4);
+    }
+    MPI_Finalize();
+  });
 }
 
 }  // namespace
