@@ -167,18 +167,22 @@ class Words(PoolFarmTest):
         self.assertEqual(self.joblog()[1][1:], (255, 0))
 
     def test_limits(self):
-        out, errors = self.run_it("--timeout", "0.3", "--joblog", "log", "sleep {}; echo {}", ":::", 0, 77, status=1)
-        self.assertEqual(out, "0\n")
-        self.assertRegex(errors, "job 2 was ended, because it ran longer than --timeout")
-        self.assertEqual(self.joblog()[2][1:], (-1, 15))
+        out, errors = self.run_it("--timeout", "0.3", "--joblog", "log", "sleep {}; echo {}", ":::", 77, status=1)
+        self.assertEqual(out, "")
+        self.assertRegex(errors, "job 1 was ended, because it ran longer than --timeout")
+        self.assertEqual(self.joblog()[1][1:], (-1, 15))
         self.check_nothing_left("sleep 77")
+        self.assertEqual(self.run_it("--timeout", PATIENCE, "echo {}", ":::", 0)[0], "0\n")
         again = self.folder.path / "again"
         self.run_it("--retries", "3", f"echo >> {again}; test $(wc -l < {again}) = 3 || exit {{}}", ":::", "1")
         _, errors = self.run_it("--halt", "now,fail=1", "sleep {}; exit 7", ":::", "0.1", "78", "79", status=7)
         self.check_nothing_left("sleep 7")
-        command = "sleep 0.{}; echo {}; test {} != 1"
-        out, _ = self.run_it("--halt", "soon,fail=1", command, ":::", "1", "6", *range(2, 400), status=1)
-        self.assertIn("6\n", out)
+        # Job 1 fails when job 2 has begun, which goes on; few others have begun by then.
+        begun = self.folder.path / "begun"
+        command = (f"if [ {{}} = 1 ]; then while [ ! -e {begun} ]; do sleep 0.01; done; exit 1; fi; "
+                   f"[ {{}} != 2 ] || touch {begun}; sleep 0.6; echo {{}}")
+        out, _ = self.run_it("--halt", "soon,fail=1", command, ":::", *range(1, 400), status=1)
+        self.assertIn("2\n", out)
         self.assertLess(out.count("\n"), 200)
 
     def test_files_that_all_jobs_need(self):

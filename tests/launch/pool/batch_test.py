@@ -42,7 +42,7 @@ class BatchTest(pool_test.PoolTest):
                          [(name, "ssh", True) for name in names])
         plan = self.run_it("aprun", "--in", pool, "--dry-run", RING).stdout
         self.assertEqual(plan.count("by which ssh reached it"), len(names), plan)
-        self.check_runs(pool)
+        self.check_runs(pool=pool)
 
     def check_no_keeper(self):
         self.assertTrue(namespaces.wait_until(lambda: not processes("apkeeper"), PATIENCE), namespaces.processes())

@@ -144,8 +144,8 @@ class PoolTest(unittest.TestCase):
         self.assertEqual(made.stdout.readline(), "all run\n")
         return made
 
-    def check_runs(self, pool="p"):
-        self.assertEqual(self.run_it("aprun", "--in", pool, RING, 100).stdout, "all run\nall done\n")
+    def check_runs(self, *options, pool="p"):
+        self.assertEqual(self.run_it("aprun", "--in", pool, *options, RING, 100).stdout, "all run\nall done\n")
         self.check_no_node()
 
     def check_no_node(self):
@@ -271,7 +271,6 @@ class Here(PoolTest):
         keeper, = processes("apkeeper")
         os.kill(keeper, signal.SIGSTOP)
         silent = r"keeper has not answered for 3 s: it is stopped, .*; apctl up repairs the pool"
-        begun = time.monotonic()
         self.assertRegex(
             self.run_it("aprun", "--in", "p", RING, status=2).stderr,
             f"^aprun: host '[ab]': its {silent}; nothing was started\n$"
@@ -281,9 +280,8 @@ class Here(PoolTest):
             self.assertRegex(Path(f"/proc/{keeper}/stat").read_text(), r"\) T ")
             done = self.run_it("apctl", *words, status=1)
             self.assertRegex(done.stderr, f"^apctl: host 'a': its {silent}\n$")
-        self.assertLess(time.monotonic() - begun, 60)
         os.kill(keeper, signal.SIGCONT)
-        self.check_runs()
+        self.check_runs("--peer-timeout", "60s")  # on a busy computer a node may say nothing for longer than 1 s
 
     def test_down_ends_what_runs(self):
         self.up()

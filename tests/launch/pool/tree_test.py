@@ -74,6 +74,18 @@ class Lab:
             raise RuntimeError(done.stdout + done.stderr)
         for host in self.network.hosts:
             self.network.limit(host, rate)
+        self.rate = rate
+
+    @contextlib.contextmanager
+    def slow(self, rate):
+        """What hosts send meanwhile takes longer than the test does."""
+        for host in self.network.hosts:
+            self.network.limit(host, rate)
+        try:
+            yield
+        finally:
+            for host in self.network.hosts:
+                self.network.limit(host, self.rate)
 
     def command(self, program, *words):
         return self.desk.command([driver.BIN / program, *words])
@@ -207,11 +219,12 @@ class Whole(TreeTest):
 
     def test_what_all_jobs_need_is_interrupted(self):
         self.make(20)
-        made = self.lab.start("apfarm", "--in", "p", "-j1", "--basefile", self.tree.name, "echo", ":::", "1")
-        self.addCleanup(made.kill)
-        self.assertTrue(namespaces.wait_until(lambda: any(map(self.come, self.lab.hosts)), PATIENCE))
-        made.send_signal(signal.SIGINT)
-        out, _ = made.communicate(timeout=PATIENCE)
+        with self.lab.slow("8mbit"):
+            made = self.lab.start("apfarm", "--in", "p", "-j1", "--basefile", self.tree.name, "echo", ":::", "1")
+            self.addCleanup(made.kill)
+            self.assertTrue(namespaces.wait_until(lambda: any(map(self.come, self.lab.hosts)), PATIENCE))
+            made.send_signal(signal.SIGINT)
+            out, _ = made.communicate(timeout=PATIENCE)
         self.assertEqual((made.returncode, out), (130, ""))
 
         def left():
