@@ -42,16 +42,15 @@ if(aplib_sanitizer_flags AND APLIB_MOLD)
   list(APPEND aplib_sanitizer_link_flags -fuse-ld=mold)
 endif()
 
-# Code of tests that does not itself run long: with AddressSanitizer it is compiled in a third of the time without
-# optimisation and UBSan, with ThreadSanitizer in half of it without optimisation, in the release build, where the
-# library is what users run, in two thirds of it with -O1. Lines of tests in a sanitizer's reports would cost a sixth.
+# Code of tests that does not itself run long is compiled without optimisation, with AddressSanitizer without UBSan:
+# that takes half of the time. Lines of tests in a sanitizer's reports would cost a sixth.
 set(aplib_plain_test_options "")
 if(APLIB_SANITIZE STREQUAL "address")
   set(aplib_plain_test_options -fno-sanitize=undefined -g0)
 elseif(APLIB_SANITIZE STREQUAL "thread")
   set(aplib_plain_test_options -O0 -g0)
 elseif(APLIB_DEVELOPER AND CMAKE_BUILD_TYPE STREQUAL "Release")
-  set(aplib_plain_test_options -O1)
+  set(aplib_plain_test_options -O0)
 endif()
 
 # aplib_compile_fast(files...): command lines. CLI11's templates take 10 s a file, twice that when they are
