@@ -66,7 +66,9 @@ endfunction()
 # aplib_compile_lightly(target): programs that wait for others, of code that nothing waits for. They compile in three
 # quarters of the time. scripts/test leaves UBSan's part of them, a third of the time there, to scripts/test --all.
 function(aplib_compile_lightly target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(NOT CMAKE_CXX_FLAGS_RELEASE MATCHES "-Og")  # the preset demo has less
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   if(APLIB_SANITIZE STREQUAL "address" AND NOT APLIB_THOROUGH)
     target_compile_options(${target} PRIVATE -fno-sanitize=undefined)
   endif()
