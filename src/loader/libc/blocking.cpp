@@ -213,7 +213,7 @@ int look_once(const void* caller, Look look) {
   return look();
 }
 
-std::optional<WaitClock::time_point> deadline_in(int milliseconds_left) noexcept {
+std::optional<WaitClock::time_point> deadline_after(int milliseconds_left) noexcept {
   if (milliseconds_left < 0) return std::nullopt;
   return WaitClock::now() + milliseconds(milliseconds_left);
 }
@@ -221,7 +221,7 @@ std::optional<WaitClock::time_point> deadline_in(int milliseconds_left) noexcept
 // Without descriptors these are sleeps in other words.
 
 template <class Duration>
-int sleep_in(Instance& instance, Duration duration) {
+int sleep_whole(Instance& instance, Duration duration) {
   return sleep_in_turn(instance, duration) == Waited::interrupted ? failed(EINTR) : 0;
 }
 
@@ -250,14 +250,14 @@ class Polled {
 
 int poll_for(const void* caller, pollfd* asked, nfds_t count, int timeout) {
   if (Instance* const instance = count == 0 && timeout >= 0 ? calling(caller) : nullptr)
-    return sleep_in(*instance, milliseconds(timeout));
+    return sleep_whole(*instance, milliseconds(timeout));
   Polled polled(caller, asked, count);
   pollfd* const descriptors = polled.all();
   const auto look = [=] { return ::poll(descriptors, count, 0); };
   if (timeout == 0) return look_once(caller, look);
   Instance* const instance = sharing(caller);
   if (instance == nullptr) return ::poll(descriptors, count, timeout);
-  return poll_in_turn(*instance, deadline_in(timeout), look);
+  return poll_in_turn(*instance, deadline_after(timeout), look);
 }
 
 int bound_poll(pollfd* descriptors, nfds_t count, int timeout) {
@@ -291,14 +291,14 @@ int ppoll_for(const void* caller, pollfd* asked, nfds_t count, const timespec* t
   if (Instance* const sleeper = count == 0 && timeout != nullptr ? calling(caller) : nullptr) {
     if (!is_time(*timeout)) return failed(EINVAL);
     const MaskWhile masked(*sleeper, mask);
-    return sleep_in(*sleeper, to_duration(*timeout));
+    return sleep_whole(*sleeper, to_duration(*timeout));
   }
   Polled polled(caller, asked, count);
   pollfd* const descriptors = polled.all();
   Instance* const instance = sharing(caller);
   if (instance == nullptr) return ::ppoll(descriptors, count, timeout, nullptr);
   const MaskWhile masked(*instance, mask);
-  return poll_in_turn(*instance, libc::deadline_in(timeout), [=] { return ::poll(descriptors, count, 0); });
+  return poll_in_turn(*instance, deadline_in(timeout), [=] { return ::poll(descriptors, count, 0); });
 }
 
 int bound_ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* mask) {
@@ -390,7 +390,7 @@ int bound_select(int count, fd_set* read, fd_set* write, fd_set* except, timeval
   const void* const caller = __builtin_return_address(0);
   const bool is_limit = timeout != nullptr && timeout->tv_sec >= 0 && timeout->tv_usec >= 0;
   if (Instance* const instance = is_limit && has_none(count, read, write, except) ? calling(caller) : nullptr) {
-    const int result = sleep_in(*instance, to_duration({timeout->tv_sec, 0}) + microseconds(timeout->tv_usec));
+    const int result = sleep_whole(*instance, to_duration({timeout->tv_sec, 0}) + microseconds(timeout->tv_usec));
     if (result == 0) *timeout = timeval{};  // as Linux does
     return result;
   }
@@ -404,7 +404,7 @@ int bound_select(int count, fd_set* read, fd_set* write, fd_set* except, timeval
   timespec limit{};
   if (timeout != nullptr) {
     limit = {timeout->tv_sec + timeout->tv_usec / 1'000'000, timeout->tv_usec % 1'000'000 * 1000};
-    deadline = libc::deadline_in(&limit);
+    deadline = deadline_in(&limit);
   }
   const int found = instance != nullptr ? poll_in_turn(*instance, deadline, [&] { return sets.look(&at_once); })
                                         : sets.look(deadline ? &limit : nullptr);
@@ -423,7 +423,7 @@ int bound_pselect(int count, fd_set* read, fd_set* write, fd_set* except, const 
   if (Instance* const sleeper = sleeps ? calling(caller) : nullptr) {
     if (!is_time(*timeout)) return failed(EINVAL);
     const MaskWhile masked(*sleeper, mask);
-    return sleep_in(*sleeper, to_duration(*timeout));
+    return sleep_whole(*sleeper, to_duration(*timeout));
   }
   Instance* const instance = sharing(caller);
   Sets sets(caller, count, read, write, except);
@@ -431,7 +431,7 @@ int bound_pselect(int count, fd_set* read, fd_set* write, fd_set* except, const 
     return sets.is_elsewhere() ? sets.look(timeout) : ::pselect(count, read, write, except, timeout, nullptr);
   }
   const MaskWhile masked(*instance, mask);
-  return poll_in_turn(*instance, libc::deadline_in(timeout), [&] { return sets.look(&at_once); });
+  return poll_in_turn(*instance, deadline_in(timeout), [&] { return sets.look(&at_once); });
 }
 
 int bound_epoll_wait(int descriptor, epoll_event* events, int room, int timeout) {
@@ -441,7 +441,7 @@ int bound_epoll_wait(int descriptor, epoll_event* events, int room, int timeout)
   if (timeout == 0) return look_once(caller, look);
   Instance* const instance = sharing(caller);
   if (instance == nullptr) return ::epoll_wait(descriptor, events, room, timeout);
-  return poll_in_turn(*instance, deadline_in(timeout), look);
+  return poll_in_turn(*instance, deadline_after(timeout), look);
 }
 
 int bound_epoll_pwait2(int descriptor, epoll_event* events, int room, const timespec* timeout, const sigset_t* mask) {
@@ -450,7 +450,7 @@ int bound_epoll_pwait2(int descriptor, epoll_event* events, int room, const time
   if (timeout != nullptr && !is_time(*timeout)) return failed(EINVAL);
   if (instance == nullptr) return ::epoll_pwait2(descriptor, events, room, timeout, nullptr);
   const MaskWhile masked(*instance, mask);
-  return poll_in_turn(*instance, libc::deadline_in(timeout), [=] { return ::epoll_wait(descriptor, events, room, 0); });
+  return poll_in_turn(*instance, deadline_in(timeout), [=] { return ::epoll_wait(descriptor, events, room, 0); });
 }
 
 int bound_epoll_pwait(int descriptor, epoll_event* events, int room, int timeout, const sigset_t* mask) {
@@ -458,7 +458,7 @@ int bound_epoll_pwait(int descriptor, epoll_event* events, int room, int timeout
   Instance* const instance = sharing(__builtin_return_address(0));
   if (instance == nullptr) return ::epoll_wait(descriptor, events, room, timeout);
   const MaskWhile masked(*instance, mask);
-  return poll_in_turn(*instance, deadline_in(timeout), [=] { return ::epoll_wait(descriptor, events, room, 0); });
+  return poll_in_turn(*instance, deadline_after(timeout), [=] { return ::epoll_wait(descriptor, events, room, 0); });
 }
 
 // --- sockets
@@ -692,7 +692,7 @@ ssize_t bound_sendmsg(int descriptor, const msghdr* message, int flags) {
 /// The first message is waited for; what follows is what is there.
 int receive_in_turn(Instance& instance, int descriptor, mmsghdr* messages, unsigned room, int flags,
                     const timespec* timeout) {
-  const auto deadline = libc::deadline_in(timeout);
+  const auto deadline = deadline_in(timeout);
   unsigned got = 0;
   while (got < room) {
     if (got == 0 || (flags & MSG_WAITFORONE) == 0) {
@@ -834,7 +834,7 @@ long futex_in_turn(Instance& instance, const long* words) {
   const bool real = (words[1] & FUTEX_CLOCK_REALTIME) != 0;
   std::optional<WaitClock::time_point> deadline;
   if (time != nullptr)
-    deadline = absolute ? deadline_at(real ? CLOCK_REALTIME : CLOCK_MONOTONIC, *time) : libc::deadline_in(time);
+    deadline = absolute ? deadline_at(real ? CLOCK_REALTIME : CLOCK_MONOTONIC, *time) : deadline_in(time);
   const timespec none{};
   int error = 0;
   const auto is_changed = [&] {  // a wait that is over at once

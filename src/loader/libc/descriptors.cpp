@@ -297,15 +297,15 @@ int asked(const void* caller, int descriptor) {
 }
 
 /// write() on an outlet, whose reader may need this thread.
-ssize_t write_in_turn(const void* caller, Outlet& outlet, const void* bytes, std::size_t count) {
-  if (outlet.waits) return libc::write_in_turn(caller, outlet.descriptor.get(), bytes, count);
+ssize_t write_to_outlet(const void* caller, Outlet& outlet, const void* bytes, std::size_t count) {
+  if (outlet.waits) return write_in_turn(caller, outlet.descriptor.get(), bytes, count);
   return write_outlet(outlet, static_cast<const char*>(bytes), count);
 }
 
 ssize_t own_write(int descriptor, const void* bytes, std::size_t count) {
   Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
-  if (outlet != nullptr) return write_in_turn(__builtin_return_address(0), *outlet, bytes, count);
-  return libc::write_in_turn(__builtin_return_address(0), descriptor, bytes, count);
+  if (outlet != nullptr) return write_to_outlet(__builtin_return_address(0), *outlet, bytes, count);
+  return write_in_turn(__builtin_return_address(0), descriptor, bytes, count);
 }
 
 ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
@@ -365,7 +365,7 @@ ssize_t own_readv(int descriptor, const iovec* pieces, int count) {
 }
 
 // `level` < 0: unchecked.
-int print(const void* caller, int descriptor, int level, const char* format, va_list arguments) {
+int print_to_descriptor(const void* caller, int descriptor, int level, const char* format, va_list arguments) {
   Outlet* outlet = outlet_at(caller, descriptor);
   if (outlet == nullptr) return ::vdprintf(descriptor, format, arguments);
   char* made = nullptr;
@@ -373,10 +373,10 @@ int print(const void* caller, int descriptor, int level, const char* format, va_
       level < 0 ? ::vasprintf(&made, format, arguments) : __vasprintf_chk(&made, level, format, arguments);
   if (length < 0) return -1;
   const std::unique_ptr<char, void (*)(void*)> text(made, &std::free);
-  return static_cast<int>(write_in_turn(caller, *outlet, text.get(), static_cast<std::size_t>(length)));
+  return static_cast<int>(write_to_outlet(caller, *outlet, text.get(), static_cast<std::size_t>(length)));
 }
 int print_unchecked(const void* caller, int descriptor, const char* format, va_list arguments) {
-  return print(caller, descriptor, -1, format, arguments);
+  return print_to_descriptor(caller, descriptor, -1, format, arguments);
 }
 
 // --- redirection
@@ -801,8 +801,8 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("__read_chk", &own_read_chk),
       Binding::of("dprintf", &Formatted<print_unchecked, char, int>::with_dots),
       Binding::of("vdprintf", &Formatted<print_unchecked, char, int>::with_list),
-      Binding::of("__dprintf_chk", &Formatted<print, char, int, int>::with_dots),
-      Binding::of("__vdprintf_chk", &Formatted<print, char, int, int>::with_list),
+      Binding::of("__dprintf_chk", &Formatted<print_to_descriptor, char, int, int>::with_dots),
+      Binding::of("__vdprintf_chk", &Formatted<print_to_descriptor, char, int, int>::with_list),
       Binding::of("lseek", &own_lseek),
       Binding::of("lseek64", &own_lseek),
       Binding::of("fstat", &own_fstat),

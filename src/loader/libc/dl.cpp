@@ -112,7 +112,7 @@ struct Caller {
   }
 };
 
-DlState& state_of(Instance& instance) { return shared_part(instance.libc().dl); }
+DlState& dl_state_of(Instance& instance) { return shared_part(instance.libc().dl); }
 
 // ---------------------------------------------------------------- dlopen
 
@@ -299,9 +299,9 @@ void construct(Instance& instance, DlState& state, const Opened& opened) {
   }
 }
 
-void* open(const Caller& caller, const char* name, int flags) {
+void* open_of(const Caller& caller, const char* name, int flags) {
   Instance& instance = *caller.instance;
-  DlState& state = state_of(instance);
+  DlState& state = dl_state_of(instance);
   Opened opened;
   {
     const std::lock_guard lock(state.mutex);
@@ -362,7 +362,7 @@ std::vector<std::uint32_t> give_up(Instance& instance, DlState& state, DlHandle&
 }
 
 int close(Instance& instance, void* name) {
-  DlState& state = state_of(instance);
+  DlState& state = dl_state_of(instance);
   std::vector<std::uint32_t> victims;
   {
     const std::lock_guard lock(state.mutex);
@@ -471,7 +471,7 @@ void* look_up(const Caller& caller, DlState& state, void* name, const Wanted& wa
 }
 
 void* symbol(const Caller& caller, void* handle, const Wanted& wanted) {
-  DlState& state = state_of(*caller.instance);
+  DlState& state = dl_state_of(*caller.instance);
   const std::lock_guard lock(state.mutex);
   try {
     bool found = false;
@@ -491,14 +491,14 @@ void* symbol(const Caller& caller, void* handle, const Wanted& wanted) {
 
 void* own_dlopen(const char* name, int flags) {
   const Caller caller(__builtin_return_address(0));
-  return caller.instance == nullptr ? dlopen(name, flags) : open(caller, name, flags);
+  return caller.instance == nullptr ? dlopen(name, flags) : open_of(caller, name, flags);
 }
 
 void* own_dlmopen(Lmid_t space, const char* name, int flags) {
   const Caller caller(__builtin_return_address(0));
   if (caller.instance == nullptr) return dlmopen(space, name, flags);
-  if (space == LM_ID_BASE) return open(caller, name, flags);
-  DlState& state = state_of(*caller.instance);
+  if (space == LM_ID_BASE) return open_of(caller, name, flags);
+  DlState& state = dl_state_of(*caller.instance);
   const std::lock_guard lock(state.mutex);
   set_error(
       state,
@@ -525,7 +525,7 @@ int own_dlclose(void* handle) {
 char* own_dlerror() {
   Instance* const instance = calling(__builtin_return_address(0));
   if (instance == nullptr) return dlerror();
-  DlState& state = state_of(*instance);
+  DlState& state = dl_state_of(*instance);
   const std::lock_guard lock(state.mutex);
   if (!std::exchange(state.failed, false)) return nullptr;
   state.told = std::move(state.error);

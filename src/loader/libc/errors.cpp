@@ -138,12 +138,12 @@ void end_with_text_alone(const void* caller, int status, const char* format, va_
 
 // --- error, error_at_line (error(3))
 
-struct Place {
+struct SourceLine {
   const char* file = nullptr;  ///< null: error()
   unsigned line = 0;
 };
 
-void report(Instance& instance, int number, Place place, const char* format, va_list arguments) {
+void report(Instance& instance, int number, SourceLine place, const char* format, va_list arguments) {
   ErrorReports& reports = stdio_of(instance).errors;
   if (place.file != nullptr && *reports.one_per_line != 0) {
     if (reports.last_line == place.line && reports.last_file == place.file) return;

@@ -326,7 +326,7 @@ Code code_of_libc;
 Code own_code;
 
 /// A walk from where a thread was interrupted to its program's code.
-struct Walk {
+struct StackWalk {
   const Instance& instance;
   const void* begin;
   int own = 0;  ///< Functions of ours that it has come by.
@@ -336,7 +336,7 @@ struct Walk {
 };
 
 _Unwind_Reason_Code walk_on(_Unwind_Context* frame, void* state) {
-  auto& walk = *static_cast<Walk*>(state);
+  auto& walk = *static_cast<StackWalk*>(state);
   const void* const at = reinterpret_cast<const void*>(_Unwind_GetIP(frame));
   if (at == walk.begin) walk.begun = true;
   if (!walk.begun) return _URC_NO_REASON;  // the handler
@@ -357,7 +357,7 @@ enum class Through : unsigned char { nothing, function_of_ours, functions_of_our
 /// By what the program has come to the wait in libc where a thread was interrupted; nothing: it was elsewhere.
 Through came_to_wait(const Instance& instance, const void* interrupted) noexcept {
   if (arch::was_waiting(interrupted) == arch::Waits::none) return Through::nothing;
-  Walk walk{instance, arch::interrupted(interrupted).instruction};
+  StackWalk walk{instance, arch::interrupted(interrupted).instruction};
   _Unwind_Backtrace(walk_on, &walk);
   if (!walk.arrived) return Through::nothing;
   return walk.own <= 1 && walk.is_direct ? Through::function_of_ours : Through::functions_of_ours;

@@ -296,9 +296,9 @@ void bound_thrd_yield() {
 
 /// What a program gets for libc's function `native`.
 template <auto native, class Type = decltype(plain(native))>
-struct Clock;
+struct ClockCall;
 template <auto native, class Result, class... Args>
-struct Clock<native, Function<Result, Args...>> {
+struct ClockCall<native, Function<Result, Args...>> {
   static Result read(Args... args) {
     TaskContext* const context = here();
     if (context != nullptr && context->clock_reads.spin()) [[unlikely]]
@@ -311,9 +311,9 @@ struct Clock<native, Function<Result, Args...>> {
 
 std::span<const Binding> sleep_bindings() {
   static const Binding table[] = {
-      Binding::of("gettimeofday", Clock<::gettimeofday>::read),
-      Binding::of("time", Clock<::time>::read),
-      Binding::of("timespec_get", Clock<::timespec_get>::read),
+      Binding::of("gettimeofday", ClockCall<::gettimeofday>::read),
+      Binding::of("time", ClockCall<::time>::read),
+      Binding::of("timespec_get", ClockCall<::timespec_get>::read),
       bound<::sleep, bound_sleep>("sleep"),
       bound<::usleep, bound_usleep>("usleep"),
       bound<::nanosleep, bound_nanosleep>("nanosleep"),

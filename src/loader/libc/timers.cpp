@@ -252,7 +252,7 @@ void Clockwork::run() {
   }
 }
 
-TimerState& state_of(Instance& instance) {
+TimerState& timers_of(Instance& instance) {
   TimerState& state = shared_part(instance.libc().timers);
   const std::lock_guard lock(clockwork().mutex);
   state.instance = &instance;
@@ -308,7 +308,7 @@ Timer& interval_timer(TimerState& state, int which) noexcept {
 int own_setitimer(Instance& instance, int which, const itimerval* value, itimerval* old) {
   if (which < ITIMER_REAL || which > ITIMER_PROF) return failed(EINVAL);
   if (value != nullptr && (!is_time(value->it_value) || !is_time(value->it_interval))) return failed(EINVAL);
-  TimerState& state = state_of(instance);
+  TimerState& state = timers_of(instance);
   const std::lock_guard lock(clockwork().mutex);
   Timer& timer = interval_timer(state, which);
   if (old != nullptr) *old = {to_timeval(timer.interval), to_timeval(left_of(timer))};
@@ -326,7 +326,7 @@ int bound_getitimer(int which, itimerval* value) {
   Instance* const instance = calling(__builtin_return_address(0));
   if (instance == nullptr) return ::getitimer(which, value);
   if (which < ITIMER_REAL || which > ITIMER_PROF) return failed(EINVAL);
-  TimerState& state = state_of(*instance);
+  TimerState& state = timers_of(*instance);
   const std::lock_guard lock(clockwork().mutex);
   const Timer& timer = interval_timer(state, which);
   *value = {to_timeval(timer.interval), to_timeval(left_of(timer))};
@@ -434,7 +434,7 @@ int own_mq_notify(Instance& instance, mqd_t queue, const sigevent* event) {
   queue = redirected(instance, queue);
   if (event == nullptr || event->sigev_notify == SIGEV_NONE) return ::mq_notify(queue, event);
   if (!is_event(*event)) return failed(EINVAL);
-  TimerState& state = state_of(instance);
+  TimerState& state = timers_of(instance);
   Timer timer;
   timer.code = SI_MESGQ;
   if (!set_event(state, timer, *event)) return -1;
@@ -533,7 +533,7 @@ int own_timer_create(Instance& instance, clockid_t clock, sigevent* event, timer
   timer.of_computing = clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID;
   timer.code = SI_TIMER;
   timer.signal = SIGALRM;
-  TimerState& state = state_of(instance);
+  TimerState& state = timers_of(instance);
   if (event != nullptr) {
     if (!is_event(*event)) return failed(EINVAL);
     if (!set_event(state, timer, *event)) return -1;
@@ -552,7 +552,7 @@ Timer* find(TimerState& state, timer_t id) noexcept {
 }
 
 int own_timer_settime(Instance& instance, timer_t id, int flags, const itimerspec* value, itimerspec* old) {
-  TimerState& state = state_of(instance);
+  TimerState& state = timers_of(instance);
   const std::lock_guard lock(clockwork().mutex);
   Timer* const timer = find(state, id);
   if (timer == nullptr || value == nullptr || !is_time(value->it_value) || !is_time(value->it_interval))
@@ -568,7 +568,7 @@ int own_timer_settime(Instance& instance, timer_t id, int flags, const itimerspe
 }
 
 int own_timer_gettime(Instance& instance, timer_t id, itimerspec* value) {
-  TimerState& state = state_of(instance);
+  TimerState& state = timers_of(instance);
   const std::lock_guard lock(clockwork().mutex);
   const Timer* const timer = find(state, id);
   if (timer == nullptr) return failed(EINVAL);
@@ -577,14 +577,14 @@ int own_timer_gettime(Instance& instance, timer_t id, itimerspec* value) {
 }
 
 int own_timer_getoverrun(Instance& instance, timer_t id) {
-  TimerState& state = state_of(instance);
+  TimerState& state = timers_of(instance);
   const std::lock_guard lock(clockwork().mutex);
   const Timer* const timer = find(state, id);
   return timer != nullptr ? timer->overrun : failed(EINVAL);
 }
 
 int own_timer_delete(Instance& instance, timer_t id) {
-  TimerState& state = state_of(instance);
+  TimerState& state = timers_of(instance);
   const std::lock_guard lock(clockwork().mutex);
   const auto before = state.made.size();
   state.made.remove_if([id](const Timer& timer) { return &timer == id; });
@@ -632,7 +632,7 @@ void stop_timers(Instance& instance) noexcept {
 }
 
 bool remind_of_signals(Instance& instance) {
-  TimerState& state = state_of(instance);
+  TimerState& state = timers_of(instance);
   const std::lock_guard lock(clockwork().mutex);
   state.pause = first_retry;
   state.retry = WaitClock::now();
