@@ -308,14 +308,20 @@ class Attributes {
 
 class FileActions {
  public:
-  FileActions() { posix_spawn_file_actions_init(&actions_); }
-  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
+  FileActions() {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawn_file_actions_init(&last_);
+  }
+  ~FileActions() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawn_file_actions_destroy(&last_);
+  }
   FileActions(const FileActions&) = delete;
   FileActions& operator=(const FileActions&) = delete;
 
   void connect(int descriptor, int as) { posix_spawn_file_actions_adddup2(&actions_, descriptor, as); }
   /// Descriptors 0, 1 and 2 as the program has them, but those that `except` names. `has_own`: join() follows, which
-  /// may name one that exec would close, so that one stays.
+  /// may name one that exec would close, so that one stays until then.
   void give_streams(Instance& instance, int except = -1, bool has_own = false) {
     for (int number = 0; number <= 2; ++number) {
       if (number != except) give(outlet_of(instance, number), number, has_own);
@@ -323,15 +329,21 @@ class FileActions {
   }
   /// And what the program asks for after that.
   void join(const posix_spawn_file_actions_t* given) {
+    for (int number = 0; number <= 2; ++number) {
+      if (ends_at_exec_[static_cast<std::size_t>(number)] && !makes(*given, number))
+        posix_spawn_file_actions_addclose(&last_, number);
+    }
     const auto bytes_of = [](const posix_spawn_file_actions_t& list) {
       return std::span(reinterpret_cast<const char*>(list.__actions),
                        static_cast<std::size_t>(list.__used) * action_bytes());
     };
     const auto ours = bytes_of(actions_);
     const auto theirs = bytes_of(*given);
+    const auto last = bytes_of(last_);
     all_.assign(ours.begin(), ours.end());
     all_.insert(all_.end(), theirs.begin(), theirs.end());
-    joined_.__used = joined_.__allocated = actions_.__used + given->__used;
+    all_.insert(all_.end(), last.begin(), last.end());
+    joined_.__used = joined_.__allocated = actions_.__used + given->__used + last_.__used;
     joined_.__actions = reinterpret_cast<decltype(joined_.__actions)>(all_.data());
   }
   [[nodiscard]] const posix_spawn_file_actions_t* get() const noexcept { return all_.empty() ? &actions_ : &joined_; }
@@ -355,7 +367,34 @@ class FileActions {
     }();
     return bytes;
   }
+  /// The word that tells an action's kind, and what lies behind it: a descriptor, and in a copy's the new one.
+  static const int* words_of(const posix_spawn_file_actions_t& list, int index) {
+    return reinterpret_cast<const int*>(reinterpret_cast<const char*>(list.__actions) +
+                                        static_cast<std::size_t>(index) * action_bytes());
+  }
+  /// After these actions, `number` is what one of them has made.
+  static bool makes(const posix_spawn_file_actions_t& given, int number) {
+    constexpr std::size_t descriptor = 2;
+    constexpr std::size_t copy = 3;
+    static const auto kinds = [] {
+      posix_spawn_file_actions_t two;
+      posix_spawn_file_actions_init(&two);
+      posix_spawn_file_actions_adddup2(&two, STDIN_FILENO, STDOUT_FILENO);
+      posix_spawn_file_actions_addopen(&two, STDIN_FILENO, "/", 0, 0);
+      const std::pair found(*words_of(two, 0), *words_of(two, 1));
+      posix_spawn_file_actions_destroy(&two);
+      return found;
+    }();
+    for (int i = 0; i < given.__used; ++i) {
+      const int* const words = words_of(given, i);
+      if ((words[0] == kinds.first && words[copy] == number) ||
+          (words[0] == kinds.second && words[descriptor] == number))
+        return true;
+    }
+    return false;
+  }
   void give(const Outlet& outlet, int number, bool has_own) {
+    ends_at_exec_[static_cast<std::size_t>(number)] = outlet.ends_at_exec;
     if (outlet.leads == Outlet::Leads::nowhere || (outlet.ends_at_exec && !has_own)) {
       posix_spawn_file_actions_addclose(&actions_, number);
       return;
@@ -374,7 +413,9 @@ class FileActions {
   }
 
   posix_spawn_file_actions_t actions_{};
+  posix_spawn_file_actions_t last_{};
   posix_spawn_file_actions_t joined_{};  // points into all_, and owns nothing
+  std::array<bool, 3> ends_at_exec_{};
   std::vector<char> all_;
 };
 

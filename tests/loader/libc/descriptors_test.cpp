@@ -711,6 +711,15 @@ TEST_F(Descriptors, ChildrenGetWhatTheActionsMakeOfThem) {
         posix_spawn_file_actions_adddup2(&actions, two[1], 1);
         posix_spawn_file_actions_addclose(&actions, 2);
         say("%d ", spawn(&actions, "test -e /proc/self/fd/2 && echo two; cat", 1));
+      } else if (n > 4) {  // exec closes it, unless the actions make it anew
+        close(0);
+        open(name, O_RDONLY | O_CLOEXEC);
+        if (n == 6) posix_spawn_file_actions_addopen(&actions, 0, name, O_RDONLY, 0);
+        if (n == 7) posix_spawn_file_actions_adddup2(&actions, saved, 0);
+        if (n == 8) posix_spawn_file_actions_adddup2(&actions, 0, 5);
+        if (n == 9) posix_spawn_file_actions_addclose(&actions, 0);
+        posix_spawn_file_actions_adddup2(&actions, two[1], 1);
+        say("%d ", spawn(&actions, "for i in 0 5; do test -e /proc/self/fd/$i && echo $i; done", n % 2));
       } else {  // it is redirected, and the actions do not name it
         close(0);
         open(name, O_RDONLY);
@@ -725,7 +734,7 @@ TEST_F(Descriptors, ChildrenGetWhatTheActionsMakeOfThem) {
       dup2(saved, 0);
       close(saved);
     })C",
-                 5, {"FILE_NAME=" + file, "PATH=/usr/bin:/bin"});
+                 10, {"FILE_NAME=" + file, "PATH=/usr/bin:/bin"});
 }
 
 TEST_F(Descriptors, APipeToAChildTakesAClosedOne) {
