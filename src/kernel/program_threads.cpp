@@ -120,6 +120,16 @@ InCallback::~InCallback() {
   if (cell_ != nullptr) --cell_->callbacks;
 }
 
+Visit visit_cell() {
+  const Entry entry = enter_cell();
+  return {entry, mpi_rank_of_thread()};
+}
+
+void* mpi_rank_of_task() noexcept {
+  const TaskControl* const self = running_task();
+  return self != nullptr ? self->cell->mpi.rank : nullptr;
+}
+
 void* mpi_rank_of_thread() noexcept {
   if (const TaskControl* const self = running_task()) return self->cell->mpi.rank;
   const Cell* const cell = cell_of_thread();

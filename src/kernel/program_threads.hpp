@@ -71,6 +71,15 @@ class APLIB_API InCallback {
   Baton* const lent_before_;  // the thread is in a function that such a call has called
 };
 
+struct Visit {
+  Entry entry = Entry::refused;
+  void* rank = nullptr;  ///< As mpi_rank_of_thread() says.
+};
+/// enter_cell(), with what MPI keeps of the cell. Call from: any thread.
+[[nodiscard]] APLIB_API Visit visit_cell();
+
+/// What MPI keeps of the cell of the running task; null: nothing yet, or no task runs here. Call from: any thread.
+[[nodiscard]] APLIB_API void* mpi_rank_of_task() noexcept;
 /// What MPI keeps of the cell whose program the calling thread runs; null: nothing yet, or the thread runs none. Not to
 /// be changed by a thread that has not entered the cell. Call from: any thread.
 [[nodiscard]] APLIB_API void* mpi_rank_of_thread() noexcept;

@@ -10,7 +10,7 @@
 namespace aplib::mpi {
 
 void Call::enter(When when) {
-  rank_ = static_cast<Rank*>(api::mpi_rank(name_));
+  rank_ = static_cast<Rank*>(api::mpi_rank_of_task());
   if (rank_ == nullptr || rank_->phase != Rank::Phase::initialized) [[unlikely]]
     enter_otherwise(when);
 }
@@ -45,8 +45,14 @@ std::string refusal(const Rank* rank) {
 }  // namespace
 
 void Call::enter_otherwise(When when) {
-  const api::Entry entry = api::enter_cell();
-  const auto* const rank = static_cast<const Rank*>(api::mpi_rank_of_thread());
+  const auto [entry, kept] = api::visit_cell();
+  auto* const rank = static_cast<Rank*>(kept);
+  if (entry == api::Entry::entered && rank != nullptr && rank->phase == Rank::Phase::initialized &&
+      (rank->threads_may_call() || rank->is_main_thread())) {
+    visits_ = true;
+    rank_ = rank;
+    return;
+  }
   if (entry == api::Entry::too_late && rank != nullptr && rank->seen_phase() == Rank::Phase::finalized)
     fail_after_finalize();
   if (entry == api::Entry::too_late)
@@ -54,9 +60,8 @@ void Call::enter_otherwise(When when) {
   if (entry == api::Entry::refused && api::is_thread_of_program()) fail(MPI_ERR_OTHER, refusal(rank));
   visits_ = entry == api::Entry::entered;
   try {
-    if (visits_ && rank != nullptr && rank->phase == Rank::Phase::initialized && !rank->threads_may_call() &&
-        when != any_time && !rank->is_main_thread())
-      fail(MPI_ERR_OTHER, refusal(rank));
+    if (visits_ && rank != nullptr && rank->phase == Rank::Phase::initialized && when != any_time)
+      fail(MPI_ERR_OTHER, refusal(rank));  // a thread that may not call
     enter_phase(when);
   } catch (...) {
     if (visits_) leave();

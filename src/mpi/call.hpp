@@ -82,10 +82,10 @@ class Call {
  private:
   void look();
   void enter(When when);
-  /// Not between MPI_Init and MPI_Finalize, or not on the processor's own thread.
-  [[gnu::cold, gnu::noinline]] void enter_otherwise(When when);
+  /// Not between MPI_Init and MPI_Finalize, or not on the processor's own thread: so are all calls of a plain process.
+  [[gnu::noinline]] void enter_otherwise(When when);
   void enter_phase(When when);
-  [[gnu::cold, gnu::noinline]] void leave() const noexcept;
+  [[gnu::noinline]] void leave() const noexcept;
   void keep_pending(Object& object) const;
 
   const char* name_;
