@@ -2,6 +2,7 @@
 #include "kernel/programs.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <sys/mman.h>
@@ -24,6 +25,7 @@
 #include "kernel/signals.hpp"
 #include "loader/elf_segments.hpp"
 #include "loader/known_images.hpp"
+#include "loader/libc/signals.hpp"
 #include "loader/program.hpp"
 
 namespace aplib {
@@ -442,6 +444,19 @@ void stop_machine(Machine& machine, int status, const std::string& text) {
   // acquire: the domain's making. Before that there is nothing to stop yet.
   Domain* domain = MachineAccess::impl(machine).stoppable.load(std::memory_order_acquire);
   if (domain != nullptr) domain->fail(status, text);
+}
+
+bool pass_signal(Machine& machine, int signal) {
+  if (adopted_cell() != nullptr) {
+    struct sigaction action {};
+    return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_DFL &&
+           ::kill(::getpid(), signal) == 0;
+  }
+  // acquire: as above
+  const Domain* domain = MachineAccess::impl(machine).stoppable.load(std::memory_order_acquire);
+  // relaxed: an end at this moment may come before or behind
+  return domain != nullptr &&
+         loader::libc::pass_to_programs(signal, domain->live_cells.load(std::memory_order_relaxed));
 }
 
 std::string describe_waits(Machine& machine) {

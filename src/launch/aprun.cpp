@@ -259,6 +259,7 @@ int run(const CommandLine& line, const std::string& prefix) {
   Watchdog watchdog(line.timeout,
                     {.stop = [&machine](int status, const std::string& text) { stop_machine(machine, status, text); },
                      .last_words = [&output] { output.end_all(); },
+                     .pass_on = [&machine](int signal) { return pass_signal(machine, signal); },
                      .grace = std::chrono::seconds(2)});
   sink.when_failed = [&watchdog](int status) { watchdog.expect_end(status); };
   std::optional<ctl::RegistryDoor> door(
@@ -687,9 +688,12 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   }
   output.when_lost(
       [&](const std::string& problem) { coordinator.stop(static_cast<int>(ExitStatus::program_failed), problem); });
+  const auto pass_on = [&](int signal) { return coordinator.pass_signal(signal); };
   Watchdog watchdog(line.timeout, {.stop = [&](int status, const std::string& text) { coordinator.stop(status, text); },
                                    .last_words = [&] { output.end_all(); },
+                                   .pass_on = pass_on,
                                    .grace = watchdog_grace});
+  coordinator.refused_signal = [&](int signal) { watchdog.stop(128 + signal, Watchdog::end_text(signal)); };
   std::optional<ctl::RegistryDoor> door(std::in_place, ctl::machine_verbs(coordinator, cluster.options));
   if (!door->problem().empty()) say("apctl cannot see this machine: " + door->problem());
   const coordinator::JobResult result = coordinator.run();

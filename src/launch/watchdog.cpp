@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::array watched{SIGINT, SIGTERM, SIGHUP};
+constexpr std::array watched{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 constexpr std::array refaulting{SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 // What else ends a process by default. Nobody sends it one of real time.
 constexpr std::array ending{SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,    SIGABRT, SIGTRAP, SIGSYS, SIGQUIT, SIGUSR1,
@@ -73,9 +73,11 @@ std::atomic<int> last_status{0};
   end_at_once();
 }
 
+bool asks_programs_only(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
+
 void on_signal(int signal) {
   const int saved_errno = errno;
-  if (signalled.exchange(true)) {
+  if (!asks_programs_only(signal) && signalled.exchange(true)) {
     last_status = 128 + signal;
     end_at_once();
   }
@@ -84,7 +86,7 @@ void on_signal(int signal) {
   errno = saved_errno;
 }
 
-const char* name_of(int signal) { return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP"; }
+std::string name_of(int signal) { return fmt::format("SIG{}", ::sigabbrev_np(signal)); }
 
 }  // namespace
 
@@ -117,6 +119,11 @@ void end_by_signals() {
   }
 }
 
+std::string Watchdog::end_text(int signal) {
+  return fmt::format("{}: stopping the machine{}; once more ends the program at once", name_of(signal),
+                     asks_programs_only(signal) ? ", because not every rank has a handler for it" : "");
+}
+
 Watchdog::Watchdog(std::optional<double> timeout, Actions actions) : timeout_(timeout), actions_(std::move(actions)) {
   signal_pipe = wake_.writer.get();
   signalled = false;
@@ -128,7 +135,10 @@ Watchdog::Watchdog(std::optional<double> timeout, Actions actions) : timeout_(ti
   action.sa_handler = on_signal;
   for (std::size_t i = 0; i < watched.size(); ++i) {
     sigaction(watched[i], nullptr, &before[i]);
-    if (before[i].sa_handler == SIG_DFL) sigaction(watched[i], &action, nullptr);
+    // Behind end_by_signals(), those for programs have a handler.
+    const bool is_free = asks_programs_only(watched[i]) ? actions_.pass_on && before[i].sa_handler != SIG_IGN
+                                                        : before[i].sa_handler == SIG_DFL;
+    if (is_free) sigaction(watched[i], &action, nullptr);
   }
 }
 
@@ -161,6 +171,7 @@ void Watchdog::expect_end(int status) {
 }
 
 void Watchdog::watch() {
+  bool passed_term = false;
   std::optional<Clock::time_point> deadline;
   if (timeout_)
     deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*timeout_));
@@ -176,7 +187,7 @@ void Watchdog::watch() {
     if (ready > 0) {
       unsigned char number = 0;
       if (::read(wake_.reader.get(), &number, 1) != 1 || number == 0) return;  // the run is over
-      if (status_ && (number == demand_mark || number == expect_mark)) continue;
+      if (status_ && (number == demand_mark || number == expect_mark || asks_programs_only(number))) continue;
       std::string text;
       if (number == expect_mark) {
         const std::lock_guard lock(mutex_);
@@ -189,8 +200,17 @@ void Watchdog::watch() {
         status_ = demand_->first;
         text = demand_->second;
       } else {
+        const bool is_for_programs = asks_programs_only(number) || (number == SIGTERM && !passed_term);
+        if (!status_ && is_for_programs && actions_.pass_on && actions_.pass_on(number)) {
+          if (number == SIGTERM) {
+            passed_term = true;
+            signalled = false;
+          }
+          continue;
+        }
+        signalled = true;
         status_ = 128 + number;
-        text = fmt::format("{}: stopping the machine; once more ends the program at once", name_of(number));
+        text = end_text(number);
       }
       actions_.stop(*status_, text);
     } else if (Clock::now() < *deadline) {

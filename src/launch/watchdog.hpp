@@ -20,11 +20,15 @@ class Watchdog {
   struct Actions {
     std::function<void(int status, const std::string& text)> stop;  ///< Asks the run to end.
     std::function<void()> last_words;  ///< Writes out pending output. If it blocks, the process ends without it.
-    std::chrono::seconds grace{2};     ///< From stop() to the end by force, so that tasks that make calls can unwind.
+    /// Hands SIGUSR1, SIGUSR2 or SIGTERM to the programs. False: they do not handle it, so the run ends. Null: the same
+    /// of SIGTERM, and the others are not watched.
+    std::function<bool(int signal)> pass_on{};
+    std::chrono::seconds grace{2};  ///< From stop() to the end by force, so that tasks that make calls can unwind.
   };
 
   /// Watches from now on: SIGINT, SIGTERM and SIGHUP (not where they are ignored), and `timeout` seconds if given.
-  /// A while after stop(), or at the second signal, the process ends at once. Only one watchdog at a time.
+  /// A while after stop(), or at the second signal, the process ends at once; of SIGTERM that was passed on, the second
+  /// one calls stop(). Only one watchdog at a time.
   Watchdog(std::optional<double> timeout, Actions actions);
   /// Ends the watch. Call it when the run is over.
   ~Watchdog();
@@ -39,6 +43,9 @@ class Watchdog {
   [[nodiscard]] std::optional<int> status() const noexcept { return status_; }
   /// As the destructor. A second call does nothing.
   void finish();
+
+  /// What the user is told of the run's end by this signal.
+  [[nodiscard]] static std::string end_text(int signal);
 
   static constexpr int timeout_status = 124;  ///< As timeout(1)'s.
 

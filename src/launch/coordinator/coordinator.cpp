@@ -868,6 +868,15 @@ void Coordinator::stop(int status, const std::string& text) {
   });
 }
 
+bool Coordinator::pass_signal(int signal) {
+  impl_->loop.post([this, signal] {
+    impl_->ask_nodes(wire::signal_question(signal), [this, signal](const auto& answers) {
+      if (!wire::have_passed(answers)) refused_signal(signal);
+    });
+  });
+  return true;
+}
+
 void Coordinator::post(std::function<void()> what) { impl_->loop.post(std::move(what)); }
 
 wire::MachineStatus Coordinator::status() const { return impl_->status(); }

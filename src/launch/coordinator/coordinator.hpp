@@ -91,6 +91,11 @@ class Coordinator {
   /// Ends the job with this status and text. Any thread, at any time.
   void stop(int status, const std::string& text);
 
+  /// Hands a signal to the programs of all nodes, each of which does so where all its programs handle it. Calls
+  /// refused_signal(signal) where one does not. True. Any thread.
+  bool pass_signal(int signal);
+  std::function<void(int signal)> refused_signal;  ///< Set before run(). The coordinator's thread calls it.
+
   /// For a status server: runs `what` on the coordinator's thread, where the functions below may be called. Any thread.
   /// If the job ends before, `what` is not called.
   void post(std::function<void()> what);

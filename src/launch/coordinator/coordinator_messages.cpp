@@ -288,7 +288,9 @@ void Coordinator::Impl::ask_nodes(const std::string& question, NodeAnswers answe
   inquiry.answer = std::move(answer);
   inquiry.answers.resize(nodes.size());
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
-    if (nodes[process]->stage == Stage::running) {
+    const Stage stage = nodes[process]->stage;
+    const bool keeps_program = keeps(process) && stage >= Stage::preparing && stage <= Stage::ready;
+    if (stage == Stage::running || keeps_program) {
       tell(process, wire::Ask{number, question});
     } else {
       inquiry.answers[process].emplace();

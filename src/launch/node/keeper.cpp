@@ -94,6 +94,16 @@ bool is_stopped(long process) {
   return name_end != line.npos && line.compare(name_end + 1, 2, " T") == 0;
 }
 
+/// It has a handler for the signal, or ignores it.
+bool handles(pid_t process, int signal) {
+  std::ifstream file(fmt::format("/proc/{}/status", process));
+  std::uint64_t signals = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("SigCgt:") || line.starts_with("SigIgn:")) signals |= std::strtoull(&line[7], nullptr, 16);
+  }
+  return (signals >> (static_cast<unsigned>(signal) - 1) & 1) != 0;
+}
+
 }  // namespace
 
 Keeper::Keeper(wire::Connection& connection, NodeSink& sink, std::uint32_t cell, wire::Welcome welcome)
@@ -322,6 +332,11 @@ bool Keeper::pass_on(wire::MessageType type, std::span<const std::byte> body) {
     default:
       return false;
   }
+}
+
+bool Keeper::pass_signal(int signal) {
+  const pid_t root = root_.load();
+  return root != 0 && handles(root, signal) && ::kill(root, signal) == 0;
 }
 
 void Keeper::end() noexcept {

@@ -28,6 +28,7 @@
 #include "base/os/thread.hpp"
 #include "comm/job_key.hpp"
 #include "kernel/process.hpp"
+#include "kernel/programs.hpp"
 #include "launch/node/data_port.hpp"
 #include "launch/wire/protocol.hpp"
 #include "launch/wire/run_messages.hpp"
@@ -211,6 +212,8 @@ class Member final : public Membership, public Supervisor {
         wire::Bytes state;
         if (ask->what == wire::node_state_question)
           state = wire::encode(state_of(*module_, process_.self, process_.processes(), ways_));
+        if (const auto signal = wire::asked_signal(ask->what))
+          state = wire::signal_answer(pass_signal(machine, *signal));
         socket_.send(wire::Answer{ask->question, state});
       }
     }

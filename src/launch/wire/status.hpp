@@ -3,7 +3,11 @@
 // it. This is its only description, with one form in bytes (fields.hpp).
 #pragma once
 
+#include <algorithm>
+#include <csignal>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +46,24 @@ struct NodeState {
   }
 };
 inline constexpr const char* node_state_question = "state";
+
+/// Asks a node to hand this signal to its programs, if all of them handle it. The answer is one byte: 1, or 0 where one
+/// does not.
+inline std::string signal_question(int signal) { return "signal " + std::to_string(signal); }
+inline Bytes signal_answer(bool passed) { return {std::byte{passed}}; }
+/// Nothing: another question.
+inline std::optional<int> asked_signal(const std::string& question) {
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM})
+    if (question == signal_question(signal)) return signal;
+  return std::nullopt;
+}
+/// Some nodes have handed it on, and none has refused. One without an answer has no program any more.
+inline bool have_passed(const std::vector<std::optional<Bytes>>& answers) {
+  const auto is = [](bool passed) {
+    return [passed](const std::optional<Bytes>& each) { return each && *each == signal_answer(passed); };
+  };
+  return std::ranges::any_of(answers, is(true)) && std::ranges::none_of(answers, is(false));
+}
 
 struct ProcessStatus {
   std::string name{};      ///< As in the cluster file.

@@ -662,7 +662,7 @@ pid_t own_wait4(Instance& instance, pid_t child, int* status, int options, rusag
 ProcessPrivate::~ProcessPrivate() { child_watch().forget(*this); }
 
 bool may_be_signalled(Instance& instance) noexcept {
-  if (std::atomic_ref(instance.libc().threads.part).load() != nullptr) return true;
+  if (std::atomic_ref(instance.libc().threads.part).load() != nullptr || takes_outside_signals(instance)) return true;
   const ProcessPrivate* const own = std::atomic_ref(instance.libc().process.part).load();
   return own != nullptr && own->watched.load() != 0;
 }

@@ -585,6 +585,7 @@ unsigned long handlers_run(EndedBy which) noexcept {
 
 int change_action(Instance& instance, int signal, const Action* action, Action* old) {
   if (!is_signal(signal) || ((signal == SIGKILL || signal == SIGSTOP) && action != nullptr)) return failed(EINVAL);
+  if (action != nullptr) note_outside_signal(instance, signal, action->sa_handler != SIG_DFL);
   const std::lock_guard lock(tables_mutex);
   Action& own = instance.libc().signals.get().action(signal);
   const Action before = own;
@@ -743,7 +744,7 @@ bool wait_until(Instance& instance, const char* function, std::optional<Clock::t
     if (arrived()) return true;  // from a child that has just ended
     instance.services().warn(fmt::format(
         "{}() waits for a signal that only another task, thread or child of the program can send (raise, or "
-        "kill of its own process): signals from outside go to the machine",
+        "kill of its own process): from outside, handlers alone get some",
         function));
   }
   // There is nothing that could wake it: raise() of another flow leaves only a mark.

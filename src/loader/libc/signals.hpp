@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <csignal>
+#include <cstddef>
 #include <optional>
 
 namespace aplib::loader {
@@ -44,7 +45,10 @@ bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void*
 /// A signal has come for the program from one of its timers, or of a child's end. `sender`: 0: itself. False: it
 /// ignores it. Without a handler it ends the machine; that unwinds or jumps. Call from: any thread.
 bool post_signal(Instance& instance, int signal, int code, sigval value, pid_t sender = 0);
-/// The same at the next interrupt_signal to a thread that runs the program.
+/// A signal that has come from outside: leaves it for all programs, `count` or more that have not ended, if each
+/// handles it (timers.cpp). False: nothing is left. Call from: any thread of the machine's own.
+bool pass_to_programs(int signal, std::size_t count);
+/// A sample, which is left at the next interrupt_signal to a thread that runs the program.
 void note_sample(Instance& instance, int signal, int code, sigval value);
 /// The program has said that nobody waits for its children. Call from: any thread.
 bool disowns_children(Instance& instance) noexcept;

@@ -95,6 +95,8 @@ struct TimerState {
   Time retry{};                      ///< Its thread is stopped again then, if the signal still waits.
   nanoseconds pause{0};              ///< 0: none waits.
   nanoseconds computed{0};           ///< By its thread, when that was looked at last.
+  std::uint64_t outside = 0;         ///< Signals from outside that the program handles: 1 << each.
+  std::atomic<bool> takes_outside{false};
 
   template <class Each>
   void for_each(Each each) {
@@ -144,6 +146,8 @@ class Clockwork {
     }
     return nullptr;
   }
+  /// With mutex held.
+  [[nodiscard]] const std::vector<TimerState*>& states() const noexcept { return states_; }
   /// With mutex held: leaves the signals of those that are due.
   void expire(TimerState& state, Time now);
 
@@ -637,6 +641,38 @@ bool remind_of_signals(Instance& instance) {
   state.pause = first_retry;
   state.retry = WaitClock::now();
   return clockwork().stir();
+}
+
+bool comes_from_outside(int signal) noexcept { return signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGTERM; }
+
+void note_outside_signal(Instance& instance, int signal, bool handles) {
+  if (!comes_from_outside(signal)) return;
+  TimerState& state = timers_of(instance);
+  const std::lock_guard lock(clockwork().mutex);
+  const std::uint64_t bit = std::uint64_t{1} << static_cast<unsigned>(signal);
+  state.outside = handles ? state.outside | bit : state.outside & ~bit;
+  state.takes_outside = true;
+}
+
+bool takes_outside_signals(Instance& instance) noexcept {
+  const TimerState* const state = std::atomic_ref(instance.libc().timers.part).load(std::memory_order_acquire);
+  return state != nullptr && state->takes_outside;
+}
+
+bool pass_to_programs(int signal, std::size_t count) {
+  const std::lock_guard lock(clockwork().mutex);
+  std::vector<TimerState*> takers;
+  for (TimerState* const state : clockwork().states()) {
+    const bool handles = (state->outside >> static_cast<unsigned>(signal) & 1) != 0;
+    if (handles && state->instance != nullptr && !state->over) takers.push_back(state);
+  }
+  if (takers.empty() || takers.size() < count || !clockwork().stir()) return false;
+  for (TimerState* const state : takers) {
+    if (!post_signal(*state->instance, signal, SI_USER, {}, ::getppid())) continue;
+    state->pause = first_retry;
+    state->retry = WaitClock::now();
+  }
+  return true;
 }
 
 void expire_timers(Instance& instance) {

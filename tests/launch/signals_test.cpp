@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+// Signals that batch systems send to a launcher before the time is over: the programs get them, if all handle them.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+
+#include "nodes.hpp"
+
+namespace aplib::test {
+namespace {
+
+// Cells below the second argument have a handler, which takes note; the third says how they wait for it.
+constexpr const char* handling = R"(
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static volatile sig_atomic_t came;
+static void note(int signal) { came = signal; }
+int main(int argc, char** argv) {
+  const char* how = argv[3];
+  if (atoi(argv[1]) < atoi(argv[2])) {
+    signal(SIGUSR1, note);
+    signal(SIGUSR2, note);
+    signal(SIGTERM, note);
+  }
+  printf("cell %s begins\n", argv[1]);
+  fflush(stdout);
+  while (!came) {
+    if (strcmp(how, "waits") == 0) usleep(1000);
+    if (strcmp(how, "sleeps") == 0) sleep(2);  // it may just have come
+  }
+  printf("cell %s: signal %d\n", argv[1], (int)came);
+  fflush(stdout);
+  while (strcmp(how, "goes on") == 0) usleep(1000);
+  return 0;
+})";
+
+class SignalsFromOutside : public ::testing::Test {
+ protected:
+  /// One process, and two.
+  std::vector<Strings> ways() const { return {{"-n", "2"}, {"-f", local_cluster(folder_, 2, 1)}}; }
+  Start start(Strings words, const std::string& handlers, const std::string& how) const {
+    words.insert(words.begin(), APRUN_PROGRAM);
+    for (const std::string& word : {std::string("--expand"), program_, std::string("{cid}"), handlers, how})
+      words.push_back(word);
+    return {.arguments = words};
+  }
+  static void await_begin(Process& process) {
+    for (const char* text : {"cell 0 begins", "cell 1 begins"}) ASSERT_TRUE(process.wait_for(text));
+  }
+
+  Folder folder_;
+  std::string program_ = folder_.compile("handling", handling);
+};
+
+TEST_F(SignalsFromOutside, ReachTheProgramsThatAllHandleThem) {
+  for (const Strings& way : ways()) {
+    for (const int number : {SIGUSR1, SIGUSR2, SIGTERM}) {
+      for (const char* how : {"waits", "sleeps", "computes"}) {
+        SCOPED_TRACE(way[0] + " " + how + " " + std::to_string(number));
+        Process process(start(way, "2", how));
+        await_begin(process);
+        process.signal(number);
+        const Ended ended = process.wait();
+        EXPECT_EQ(ended.status, 0) << ended.error;
+        EXPECT_EQ(ended.error, "");
+        for (const char* cell : {"cell 0", "cell 1"})
+          EXPECT_TRUE(contains(ended.out, cell + (": signal " + std::to_string(number)))) << ended.out;
+      }
+    }
+  }
+}
+
+TEST_F(SignalsFromOutside, EndTheRunWhereOneDoesNot) {
+  for (const Strings& way : ways()) {
+    for (const int number : {SIGUSR1, SIGTERM}) {
+      Process process(start(way, "1", "waits"));
+      await_begin(process);
+      process.signal(number);
+      const Ended ended = process.wait();
+      EXPECT_EQ(ended.status, 128 + number);
+      EXPECT_FALSE(contains(ended.out, "cell 1: signal")) << ended.out;
+      EXPECT_TRUE(contains(ended.error, "stopping the machine")) << ended.error;
+      EXPECT_EQ(contains(ended.error, "not every rank has a handler for it"), number == SIGUSR1) << ended.error;
+    }
+  }
+}
+
+TEST_F(SignalsFromOutside, ASecondTermStopsWhatGoesOn) {
+  for (const Strings& way : ways()) {
+    Process process(start(way, "2", "goes on"));
+    await_begin(process);
+    process.signal(SIGTERM);
+    for (const char* text : {"cell 0: signal", "cell 1: signal"}) ASSERT_TRUE(process.wait_for(text));
+    process.signal(SIGTERM);
+    const Ended ended = process.wait();
+    EXPECT_EQ(ended.status, 128 + SIGTERM);
+  }
+}
+
+TEST_F(SignalsFromOutside, ReachProcesses) {
+  Process process({.arguments = {APRUN_PROGRAM, "--processes", "-n", "2", "--expand", "/bin/sh", "-c",
+                                 "trap 'echo cell {cid}: trapped; exit 0' USR1; echo cell {cid} begins; while :; do "
+                                 "sleep 0.01; done"}});
+  await_begin(process);
+  process.signal(SIGUSR1);
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.status, 0) << ended.error;
+  for (const char* line : {"cell 0: trapped", "cell 1: trapped"}) EXPECT_TRUE(contains(ended.out, line)) << ended.out;
+}
+
+}  // namespace
+}  // namespace aplib::test
