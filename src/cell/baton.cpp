@@ -121,6 +121,7 @@ void Baton::leave_for_ever() noexcept {
 namespace {
 
 [[noreturn]] void stay_for_ever() noexcept {
+  ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr);
   sigset_t all;
   sigfillset(&all);
   while (true) ::sigsuspend(&all);

@@ -102,6 +102,7 @@ Entry enter_cell() {
 }
 
 void leave_cell() noexcept {
+  if (running_task() == nullptr) return;  // the call has ended the machine, and left
   if (lent_baton != nullptr) return lent_baton->lend();
   if (Baton* const baton = running_task()->cell->processor->baton()) baton->leave();  // null: the call has closed it
 }

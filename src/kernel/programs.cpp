@@ -446,7 +446,7 @@ void stop_machine(Machine& machine, int status, const std::string& text) {
   if (domain != nullptr) domain->fail(status, text);
 }
 
-bool pass_signal(Machine& machine, int signal) {
+std::optional<bool> pass_signal(Machine& machine, int signal) {
   if (adopted_cell() != nullptr) {
     struct sigaction action {};
     return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_DFL &&
@@ -454,9 +454,11 @@ bool pass_signal(Machine& machine, int signal) {
   }
   // acquire: as above
   const Domain* domain = MachineAccess::impl(machine).stoppable.load(std::memory_order_acquire);
+  if (domain == nullptr) return false;
   // relaxed: an end at this moment may come before or behind
-  return domain != nullptr &&
-         loader::libc::pass_to_programs(signal, domain->live_cells.load(std::memory_order_relaxed));
+  const std::uint32_t live = domain->live_cells.load(std::memory_order_relaxed);
+  if (live == 0) return std::nullopt;
+  return loader::libc::pass_to_programs(signal, live);
 }
 
 std::string describe_waits(Machine& machine) {

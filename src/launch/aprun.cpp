@@ -259,7 +259,7 @@ int run(const CommandLine& line, const std::string& prefix) {
   Watchdog watchdog(line.timeout,
                     {.stop = [&machine](int status, const std::string& text) { stop_machine(machine, status, text); },
                      .last_words = [&output] { output.end_all(); },
-                     .pass_on = [&machine](int signal) { return pass_signal(machine, signal); },
+                     .pass_on = [&machine](int signal) { return pass_signal(machine, signal).value_or(false); },
                      .grace = std::chrono::seconds(2)});
   sink.when_failed = [&watchdog](int status) { watchdog.expect_end(status); };
   std::optional<ctl::RegistryDoor> door(
@@ -693,7 +693,7 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
                                    .last_words = [&] { output.end_all(); },
                                    .pass_on = pass_on,
                                    .grace = watchdog_grace});
-  coordinator.refused_signal = [&](int signal) { watchdog.stop(128 + signal, Watchdog::end_text(signal)); };
+  coordinator.refused_signal = [&](int signal) { watchdog.refuse(signal); };
   std::optional<ctl::RegistryDoor> door(std::in_place, ctl::machine_verbs(coordinator, cluster.options));
   if (!door->problem().empty()) say("apctl cannot see this machine: " + door->problem());
   const coordinator::JobResult result = coordinator.run();

@@ -86,7 +86,13 @@ void on_signal(int signal) {
   errno = saved_errno;
 }
 
-std::string name_of(int signal) { return fmt::format("SIG{}", ::sigabbrev_np(signal)); }
+/// What the user is told of the run's end by this signal.
+std::string end_text(int signal) {
+  const bool alone = !asks_programs_only(signal);
+  return fmt::format("SIG{}: stopping the machine{}", ::sigabbrev_np(signal),
+                     alone ? "; once more ends the program at once"
+                           : ", because not every rank has a handler for it; SIGTERM ends the program at once");
+}
 
 }  // namespace
 
@@ -117,11 +123,6 @@ void end_by_signals() {
     const bool is_default = ::sigaction(signal, nullptr, &there) == 0 && there.sa_handler == SIG_DFL;
     if (is_default) ::sigaction(signal, &action, nullptr);
   }
-}
-
-std::string Watchdog::end_text(int signal) {
-  return fmt::format("{}: stopping the machine{}; once more ends the program at once", name_of(signal),
-                     asks_programs_only(signal) ? ", because not every rank has a handler for it" : "");
 }
 
 Watchdog::Watchdog(std::optional<double> timeout, Actions actions) : timeout_(timeout), actions_(std::move(actions)) {
@@ -159,6 +160,11 @@ void Watchdog::stop(int status, const std::string& text) {
     demand_ = {status, text};
   }
   [[maybe_unused]] const ssize_t written = ::write(wake_.writer.get(), &demand_mark, 1);
+}
+
+void Watchdog::refuse(int signal) {
+  signalled = true;
+  stop(128 + signal, end_text(signal));
 }
 
 void Watchdog::expect_end(int status) {

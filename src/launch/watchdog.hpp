@@ -26,7 +26,8 @@ class Watchdog {
     std::chrono::seconds grace{2};  ///< From stop() to the end by force, so that tasks that make calls can unwind.
   };
 
-  /// Watches from now on: SIGINT, SIGTERM and SIGHUP (not where they are ignored), and `timeout` seconds if given.
+  /// Watches from now on: SIGINT, SIGTERM and SIGHUP, with pass_on() SIGUSR1 and SIGUSR2 (not where they are ignored),
+  /// and `timeout` seconds if given.
   /// A while after stop(), or at the second signal, the process ends at once; of SIGTERM that was passed on, the second
   /// one calls stop(). Only one watchdog at a time.
   Watchdog(std::optional<double> timeout, Actions actions);
@@ -37,15 +38,14 @@ class Watchdog {
 
   /// Ends the run as a signal would, for another reason. Any thread. The first call counts.
   void stop(int status, const std::string& text);
+  /// Programs do not handle a signal that was passed on: it ends the run. Any thread.
+  void refuse(int signal);
   /// The run already ends, with this status. From now on the time until the end by force runs. Any thread.
   void expect_end(int status);
   /// The exit status, if time, a signal or stop() ended the run. Call from: the thread that made it, after finish().
   [[nodiscard]] std::optional<int> status() const noexcept { return status_; }
   /// As the destructor. A second call does nothing.
   void finish();
-
-  /// What the user is told of the run's end by this signal.
-  [[nodiscard]] static std::string end_text(int signal);
 
   static constexpr int timeout_status = 124;  ///< As timeout(1)'s.
 

@@ -22,19 +22,23 @@ static void note(int signal) { came = signal; }
 int main(int argc, char** argv) {
   const char* how = argv[3];
   if (atoi(argv[1]) < atoi(argv[2])) {
-    signal(SIGUSR1, note);
+    struct sigaction action = {0};
+    action.sa_handler = note;
+    action.sa_flags = strcmp(how, "handles one") == 0 ? (int)SA_RESETHAND : 0;
+    sigaction(SIGUSR1, &action, NULL);
     signal(SIGUSR2, note);
     signal(SIGTERM, note);
   }
   printf("cell %s begins\n", argv[1]);
   fflush(stdout);
+  if (strcmp(how, "leaves") == 0 && atoi(argv[1]) == 1) return 0;
   while (!came) {
-    if (strcmp(how, "waits") == 0) usleep(1000);
+    if (strcmp(how, "computes") != 0) usleep(1000);
     if (strcmp(how, "sleeps") == 0) sleep(2);  // it may just have come
   }
   printf("cell %s: signal %d\n", argv[1], (int)came);
   fflush(stdout);
-  while (strcmp(how, "goes on") == 0) usleep(1000);
+  while (strcmp(how, "goes on") == 0 || strcmp(how, "handles one") == 0) usleep(1000);
   return 0;
 })";
 
@@ -86,6 +90,30 @@ TEST_F(SignalsFromOutside, EndTheRunWhereOneDoesNot) {
       EXPECT_TRUE(contains(ended.error, "stopping the machine")) << ended.error;
       EXPECT_EQ(contains(ended.error, "not every rank has a handler for it"), number == SIGUSR1) << ended.error;
     }
+  }
+}
+
+TEST_F(SignalsFromOutside, AreNotForRanksThatHaveEnded) {
+  for (const Strings& way : ways()) {
+    Process process(start(way, "2", "leaves"));
+    await_begin(process);
+    process.signal(SIGUSR1);
+    const Ended ended = process.wait();
+    EXPECT_EQ(ended.status, 0) << ended.error;
+    EXPECT_TRUE(contains(ended.out, "cell 0: signal")) << ended.out;
+  }
+}
+
+TEST_F(SignalsFromOutside, AHandlerForOneIsForOne) {
+  for (const Strings& way : ways()) {
+    Process process(start(way, "2", "handles one"));
+    await_begin(process);
+    process.signal(SIGUSR1);
+    for (const char* text : {"cell 0: signal", "cell 1: signal"}) ASSERT_TRUE(process.wait_for(text));
+    process.signal(SIGUSR1);
+    const Ended ended = process.wait();
+    EXPECT_EQ(ended.status, 128 + SIGUSR1);
+    EXPECT_TRUE(contains(ended.error, "not every rank has a handler for it")) << ended.error;
   }
 }
 

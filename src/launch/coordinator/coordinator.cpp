@@ -869,11 +869,10 @@ void Coordinator::stop(int status, const std::string& text) {
 }
 
 bool Coordinator::pass_signal(int signal) {
-  impl_->loop.post([this, signal] {
-    impl_->ask_nodes(wire::signal_question(signal), [this, signal](const auto& answers) {
-      if (!wire::have_passed(answers)) refused_signal(signal);
-    });
-  });
+  const auto check = [this, signal](const auto& answers) {
+    if (!wire::have_passed(answers)) refused_signal(signal);
+  };
+  post([impl = impl_.get(), signal, check] { impl->ask_nodes(wire::signal_question(signal), check, 10s); });
   return true;
 }
 
@@ -883,7 +882,7 @@ wire::MachineStatus Coordinator::status() const { return impl_->status(); }
 
 void Coordinator::ask_nodes(const std::string& question,
                             std::function<void(const std::vector<std::optional<wire::Bytes>>& answers)> answer) {
-  impl_->ask_nodes(question, std::move(answer));
+  impl_->ask_nodes(question, std::move(answer), std::chrono::seconds(1));  // for people
 }
 
 void Coordinator::ask_tasks(std::function<void(std::string)> answer) {

@@ -19,8 +19,6 @@
 namespace aplib::launch::coordinator {
 namespace {
 
-constexpr std::chrono::seconds answer_patience{1};  // a node that has not answered by then is shown as such
-
 /// Calls `what` with the message. Returns false if the bytes are no such message, or if `what` refuses it.
 template <class Message, class What>
 bool with(std::span<const std::byte> body, What&& what) {
@@ -282,7 +280,7 @@ wire::MachineStatus Coordinator::Impl::status() const {
   return status;
 }
 
-void Coordinator::Impl::ask_nodes(const std::string& question, NodeAnswers answer) {
+void Coordinator::Impl::ask_nodes(const std::string& question, NodeAnswers answer, std::chrono::seconds patience) {
   const std::uint64_t number = ++last_inquiry;
   Inquiry& inquiry = inquiries[number];
   inquiry.answer = std::move(answer);
@@ -297,7 +295,7 @@ void Coordinator::Impl::ask_nodes(const std::string& question, NodeAnswers answe
     }
   }
   inquiry.patience = std::make_unique<wire::Timer>(loop);
-  inquiry.patience->start(answer_patience, [this, number] {
+  inquiry.patience->start(patience, [this, number] {
     const Inquiry over = std::move(inquiries[number]);
     inquiries.erase(number);
     over.answer(over.answers);

@@ -334,9 +334,10 @@ bool Keeper::pass_on(wire::MessageType type, std::span<const std::byte> body) {
   }
 }
 
-bool Keeper::pass_signal(int signal) {
+std::optional<bool> Keeper::pass_signal(int signal) {
   const pid_t root = root_.load();
-  return root != 0 && handles(root, signal) && ::kill(root, signal) == 0;
+  if (root == 0) return std::nullopt;
+  return handles(root, signal) && ::kill(root, signal) == 0;
 }
 
 void Keeper::end() noexcept {

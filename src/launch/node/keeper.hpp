@@ -34,8 +34,9 @@ class Keeper {
 
   /// A message of the coordinator. False: it is not for the process. Any thread.
   bool pass_on(wire::MessageType type, std::span<const std::byte> body);
-  /// Sends the process, which is no member of the machine, a signal that it handles. False: it does not. Any thread.
-  bool pass_signal(int signal);
+  /// Sends the process, which is no member of the machine, a signal that it handles. False: it does not.
+  /// Nothing: it has ended. Any thread.
+  std::optional<bool> pass_signal(int signal);
   /// Ends the process, soon by force. Any thread.
   void end() noexcept;
   /// At once, with all of its tree: the node is about to end itself. Any thread.

@@ -48,9 +48,9 @@ struct NodeState {
 inline constexpr const char* node_state_question = "state";
 
 /// Asks a node to hand this signal to its programs, if all of them handle it. The answer is one byte: 1, or 0 where one
-/// does not.
+/// does not; none where no program lives any more.
 inline std::string signal_question(int signal) { return "signal " + std::to_string(signal); }
-inline Bytes signal_answer(bool passed) { return {std::byte{passed}}; }
+inline Bytes signal_answer(std::optional<bool> passed) { return passed ? Bytes{std::byte{*passed}} : Bytes(); }
 /// Nothing: another question.
 inline std::optional<int> asked_signal(const std::string& question) {
   for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM})

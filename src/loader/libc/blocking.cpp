@@ -483,10 +483,14 @@ bool waits(int flags) noexcept { return (flags & MSG_DONTWAIT) == 0; }
 template <class Visit>
 void each_passed(const msghdr& message, const Visit& visit) {
   auto& given = const_cast<msghdr&>(message);
+  const auto* const end = static_cast<const unsigned char*>(message.msg_control) + message.msg_controllen;
   for (cmsghdr* part = CMSG_FIRSTHDR(&given); part != nullptr; part = CMSG_NXTHDR(&given, part)) {
     constexpr int scm_pidfd = 4;
     if (part->cmsg_level != SOL_SOCKET || (part->cmsg_type != SCM_RIGHTS && part->cmsg_type != scm_pidfd)) continue;
-    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= part->cmsg_len; at += sizeof(int)) {
+    // A length beyond the buffer is the kernel's to refuse.
+    const auto room = static_cast<std::size_t>(end - reinterpret_cast<const unsigned char*>(part));
+    const std::size_t bytes = std::min<std::size_t>(part->cmsg_len, room);
+    for (std::size_t at = CMSG_LEN(0); at + sizeof(int) <= bytes; at += sizeof(int)) {
       auto* const place = reinterpret_cast<unsigned char*>(part) + at;
       int descriptor = 0;
       std::memcpy(&descriptor, place, sizeof descriptor);
@@ -683,6 +687,7 @@ ssize_t bound_sendto(int descriptor, const void* bytes, std::size_t count, int f
 ssize_t bound_sendmsg(int descriptor, const msghdr* message, int flags) {
   const void* const caller = __builtin_return_address(0);
   descriptor = redirected(caller, descriptor);
+  if (message == nullptr) return failed(EFAULT);
   const Passed passed(caller, *message);
   Instance* const instance = waits(flags) ? sharing(caller) : nullptr;
   if (instance == nullptr) return ::sendmsg(descriptor, &passed.get(), flags);

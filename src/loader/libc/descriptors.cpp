@@ -197,7 +197,8 @@ bool same_file(int one, int other) {
          a.st_ino == b.st_ino && a.st_rdev == b.st_rdev;
 }
 
-// dup2() with an outlet as the new descriptor.
+}  // namespace
+
 int redirect_to(Instance& instance, int from, int number) {
   Outlet& outlet = outlet_of(instance, number);
   if (from == number) {
@@ -224,7 +225,7 @@ int redirect_to(Instance& instance, int from, int number) {
   return number;
 }
 
-}  // namespace
+namespace {}  // namespace
 
 int note_lowest(Instance* instance, int descriptor, int least) {
   if (instance == nullptr || descriptor < 0) return descriptor;

@@ -238,8 +238,8 @@ int signal_own_group(Instance& instance, int signal) {
 }
 
 int signal_by_number(Instance& instance, pid_t process, int signal) {
-  const pid_t group = shared_part(instance.libc().identity).group;
-  if (process == 0 || (group != 0 && process == -group)) return signal_own_group(instance, signal);
+  if (process == INT_MIN) return failed(ESRCH);
+  if (process == 0 || process == -own_getpgid(instance, 0)) return signal_own_group(instance, signal);
   // Another cell's of this process.
   if (process < -1 && with_instance(
                           -process, [](Instance&, void*) {}, nullptr))
@@ -313,8 +313,8 @@ bool takes_descriptor(long number) noexcept {
   return std::ranges::find(taking, number) != taking.end();
 }
 
-/// Close() or dup2() of the program's own 0, 1 or 2; nothing: of another. `from`: the kernel's number.
-std::optional<long> change_standard(Instance& instance, long number, int from, const std::array<long, 6>& words) {
+/// Close() or dup2() of the program's own 0, 1 or 2; nothing: of another.
+std::optional<long> change_standard(Instance& instance, long number, const std::array<long, 6>& words) {
   const bool closes = number == SYS_close;
   const auto changed = static_cast<int>(closes ? words[0] : words[1]);
   if ((!closes && number != SYS_dup2 && number != SYS_dup3) || !is_standard(changed)) return std::nullopt;
@@ -324,11 +324,11 @@ std::optional<long> change_standard(Instance& instance, long number, int from, c
     redirect(outlet, Outlet::Leads::nowhere);
     return 0;
   }
-  os::GuardedFd descriptor(::fcntl(from, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  if (!descriptor) return -1;
-  redirect(outlet, Outlet::Leads::to_file, std::move(descriptor));
-  outlet.ends_at_exec = number == SYS_dup3 && words[2] != 0;
-  return changed;
+  const auto given = static_cast<int>(words[0]);
+  if (number == SYS_dup3 && (given == changed || (words[2] & ~long{O_CLOEXEC}) != 0)) return failed(EINVAL);
+  const int result = redirect_to(instance, given, changed);
+  if (result >= 0 && given != changed) outlet.ends_at_exec = number == SYS_dup3 && words[2] != 0;
+  return result;
 }
 
 /// Calls that libc has no function for, or had none for long.
@@ -362,7 +362,7 @@ long own_syscall(long number, ...) {
       break;
   }
   const int first = takes_descriptor(number) ? redirected(*instance, static_cast<int>(words[0])) : 0;
-  if (const auto changed = change_standard(*instance, number, first, words)) return *changed;
+  if (const auto changed = change_standard(*instance, number, words)) return *changed;
   if (takes_descriptor(number) && is_standard(static_cast<int>(words[0]))) words[0] = first;
   const long result = ::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
   return opens_descriptor(number) ? note_lowest(instance, static_cast<int>(result)) : result;

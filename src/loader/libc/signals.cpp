@@ -3,7 +3,7 @@
 //
 // The kernel has one table of handlers for the process, which is the machine's. A program has its own table, which
 // serves what the program does to itself: raise(), kill(getpid(), ...), abort(), faults of its instructions, and its
-// timers. Signals from outside (Ctrl-C, SIGTERM) are the machine's.
+// timers, and to what it is handed from outside (pass_to_programs()). Other signals from outside are the machine's.
 //
 // Two things differ from the kernel's delivery. A handler does not block its own signal while it runs; otherwise a
 // program that leaves it by longjmp would never get a second one. A blocked signal waits for the flow of the instance
@@ -148,6 +148,7 @@ void call(Instance& instance, int signal, siginfo_t* info, void* context, const 
     SignalTable& table = instance.libc().signals.get();
     if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) table.action(signal) = {};
   }
+  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) note_outside_signal(instance, signal, false);
   if ((action.sa_flags & SA_SIGINFO) != 0) {
     action.sa_sigaction(signal, info, context);
   } else {
@@ -361,7 +362,7 @@ bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void*
   return arch::call_on_interrupted_stack(signal, info, context, run_pending_handlers, stack_low);
 }
 
-bool post_signal(Instance& instance, int signal, int code, sigval value, pid_t sender) {
+bool post_signal(Instance& instance, int signal, int code, sigval value, pid_t sender, bool by_default) {
   {
     const std::lock_guard lock(tables_mutex);
     SignalTable& table = instance.libc().signals.get();
@@ -374,7 +375,7 @@ bool post_signal(Instance& instance, int signal, int code, sigval value, pid_t s
     }
     if (action != nullptr && action->sa_handler == SIG_IGN) return false;
   }
-  default_action(instance, signal);
+  if (by_default) default_action(instance, signal);
   return false;
 }
 

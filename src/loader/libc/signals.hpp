@@ -43,8 +43,8 @@ bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void*
                      const char* stack_low) noexcept;
 
 /// A signal has come for the program from one of its timers, or of a child's end. `sender`: 0: itself. False: it
-/// ignores it. Without a handler it ends the machine; that unwinds or jumps. Call from: any thread.
-bool post_signal(Instance& instance, int signal, int code, sigval value, pid_t sender = 0);
+/// ignores it. Without a handler it ends the machine, if `by_default`; that unwinds or jumps. Call from: any thread.
+bool post_signal(Instance& instance, int signal, int code, sigval value, pid_t sender = 0, bool by_default = true);
 /// A signal that has come from outside: leaves it for all programs, `count` or more that have not ended, if each
 /// handles it (timers.cpp). False: nothing is left. Call from: any thread of the machine's own.
 bool pass_to_programs(int signal, std::size_t count);

@@ -116,6 +116,8 @@ inline constexpr int no_descriptor = std::numeric_limits<int>::max();
 /// that one's; where it has closed it, no_descriptor. `caller`: the bound function's return address.
 int redirected(const void* caller, int descriptor) noexcept;
 int redirected(Instance& instance, int descriptor) noexcept;
+/// dup2() onto `number`, the program's own 0, 1 or 2.
+int redirect_to(Instance& instance, int from, int number);
 /// fcntl() of F_GETFD and F_SETFD on 0, 1 or 2.
 int descriptor_flags(Outlet& outlet, int command, int flags) noexcept;
 /// The other way round: what the program calls the kernel's `descriptor`.

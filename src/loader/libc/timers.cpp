@@ -646,12 +646,12 @@ bool remind_of_signals(Instance& instance) {
 bool comes_from_outside(int signal) noexcept { return signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGTERM; }
 
 void note_outside_signal(Instance& instance, int signal, bool handles) {
-  if (!comes_from_outside(signal)) return;
+  if (!comes_from_outside(signal) || (!handles && !has_timers(instance))) return;
   TimerState& state = timers_of(instance);
   const std::lock_guard lock(clockwork().mutex);
   const std::uint64_t bit = std::uint64_t{1} << static_cast<unsigned>(signal);
   state.outside = handles ? state.outside | bit : state.outside & ~bit;
-  state.takes_outside = true;
+  if (handles) state.takes_outside = true;
 }
 
 bool takes_outside_signals(Instance& instance) noexcept {
@@ -668,7 +668,7 @@ bool pass_to_programs(int signal, std::size_t count) {
   }
   if (takers.empty() || takers.size() < count || !clockwork().stir()) return false;
   for (TimerState* const state : takers) {
-    if (!post_signal(*state->instance, signal, SI_USER, {}, ::getppid())) continue;
+    if (!post_signal(*state->instance, signal, SI_USER, {}, ::getppid(), false)) continue;
     state->pause = first_retry;
     state->retry = WaitClock::now();
   }

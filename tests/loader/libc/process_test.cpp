@@ -561,6 +561,21 @@ TEST_F(LibcProcess, ItsGroupIsItselfAndItsChildren) {
                  5);
 }
 
+// Of a process, it would be the tests' own.
+TEST_F(LibcProcess, TheGroupThatItBeganInIsItselfAndItsChildren) {
+  const auto sides = by_turns(R"C(
+    #include <signal.h>
+    static volatile int got;
+    static void note(int signal) { got += signal; }
+    void step(int n) {
+      signal(SIGTERM, note);
+      const int sent = n == 0 ? killpg(getpgrp(), SIGTERM) : kill(-getpgid(0), SIGTERM);
+      say("%d %d\n", sent, got);
+    })C",
+                              2, {Side{}, Side{}});
+  for (const Side& side : sides) EXPECT_EQ(side.said, "0 15\n0 30\n");
+}
+
 TEST_F(LibcProcess, MasksInOldWordsAreItsOwn) {
   expect_private(R"C(
     #include <signal.h>
