@@ -702,7 +702,7 @@ TEST_F(Descriptors, ChildrenGetWhatTheActionsMakeOfThem) {
         say("%d ", spawn(&actions, "read -r word; echo $word", n));
       } else if (n == 2) {  // it is closed
         close(0);
-        posix_spawn_file_actions_adddup2(&actions, 0, 5);
+        posix_spawn_file_actions_adddup2(&actions, 0, 60);
         say("%d ", spawn(&actions, "true", 0) == -EBADF);
         write(two[1], ".", 1);
       } else if (n == 3) {  // an action opens it
@@ -716,10 +716,10 @@ TEST_F(Descriptors, ChildrenGetWhatTheActionsMakeOfThem) {
         open(name, O_RDONLY | O_CLOEXEC);
         if (n == 6) posix_spawn_file_actions_addopen(&actions, 0, name, O_RDONLY, 0);
         if (n == 7) posix_spawn_file_actions_adddup2(&actions, saved, 0);
-        if (n == 8) posix_spawn_file_actions_adddup2(&actions, 0, 5);
+        if (n == 8) posix_spawn_file_actions_adddup2(&actions, 0, 60);
         if (n == 9) posix_spawn_file_actions_addclose(&actions, 0);
         posix_spawn_file_actions_adddup2(&actions, two[1], 1);
-        say("%d ", spawn(&actions, "for i in 0 5; do test -e /proc/self/fd/$i && echo $i; done", n % 2));
+        say("%d ", spawn(&actions, "for i in 0 60; do test -e /proc/self/fd/$i && echo $i; done", n % 2));
       } else {  // it is redirected, and the actions do not name it
         close(0);
         open(name, O_RDONLY);
