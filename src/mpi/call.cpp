@@ -47,9 +47,9 @@ std::string refusal(const Rank* rank) {
 void Call::enter_otherwise(When when) {
   const auto [entry, kept] = api::visit_cell();
   auto* const rank = static_cast<Rank*>(kept);
-  if (entry == api::Entry::entered && rank != nullptr && rank->phase == Rank::Phase::initialized &&
-      (rank->threads_may_call() || rank->is_main_thread())) {
-    visits_ = true;
+  visits_ = entry == api::Entry::entered;
+  const bool is_initialized = visits_ && rank != nullptr && rank->phase == Rank::Phase::initialized;
+  if (is_initialized && (rank->threads_may_call() || rank->is_main_thread())) {
     rank_ = rank;
     return;
   }
@@ -58,10 +58,8 @@ void Call::enter_otherwise(When when) {
   if (entry == api::Entry::too_late)
     fail(MPI_ERR_OTHER, "it came from a thread, and the main part of the program has ended; join threads before");
   if (entry == api::Entry::refused && api::is_thread_of_program()) fail(MPI_ERR_OTHER, refusal(rank));
-  visits_ = entry == api::Entry::entered;
   try {
-    if (visits_ && rank != nullptr && rank->phase == Rank::Phase::initialized && when != any_time)
-      fail(MPI_ERR_OTHER, refusal(rank));  // a thread that may not call
+    if (is_initialized && when != any_time) fail(MPI_ERR_OTHER, refusal(rank));  // a thread that may not call
     enter_phase(when);
   } catch (...) {
     if (visits_) leave();

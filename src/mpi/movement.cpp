@@ -94,17 +94,25 @@ void scatter_all(const Call& call, Comm& comm, CollectiveKind kind, int root, bo
   scatter_from(collective, blocks);
 }
 
-/// sent(i) to rank i, and its block from it, for all others. Each rank begins with its neighbour, so that no one is
-/// everybody's first.
-template <class Sent>
-void exchange_all(const Collective& collective, const Sent& sent, const Blocks& received) {
+/// For all i from 1: sent(i) to rank + i * distance, and received(i) from rank - i * distance. No rank is everybody's
+/// first.
+template <class Sent, class Received>
+void exchange_with(const Collective& collective, int distance, int count, const Sent& sent, const Received& received) {
   Window window(collective);
-  for (int first = 1; first < collective.size(); first += Window::size_max) {
-    const int end = std::min(first + Window::size_max, collective.size());
-    for (int i = first; i < end; ++i) window.post(collective.behind(i), received[collective.behind(i)]);
-    for (int i = first; i < end; ++i) collective.send(collective.before(i), sent(collective.before(i)));
+  for (int first = 1; first < count; first += Window::size_max) {
+    const int end = std::min(first + Window::size_max, count);
+    for (int i = first; i < end; ++i) window.post(collective.behind(i * distance), received(i));
+    for (int i = first; i < end; ++i) collective.send(collective.before(i * distance), sent(i));
     window.wait();
   }
+}
+
+/// sent(i) to rank i, and its block from it, for all others.
+template <class Sent>
+void exchange_all(const Collective& collective, const Sent& sent, const Blocks& received) {
+  exchange_with(
+      collective, 1, collective.size(), [&](int i) { return sent(collective.before(i)); },
+      [&](int i) { return received[collective.behind(i)]; });
 }
 
 /// Small blocks of one size, in two steps of about sqrt(size) messages each in place of size - 1 messages. The block
@@ -153,16 +161,10 @@ class TwoSteps {
   }
   [[nodiscard]] std::byte* by_row(std::byte* base, int i) const noexcept { return base + i * block_; }
 
-  /// part(sent, i) to rank + i * distance, and part(received, i) from rank - i * distance, for all i from 1.
   template <class Part>
   void step(int distance, int count, const Part& part) {
-    Window window(collective_);
-    for (int first = 1; first < count; first += Window::size_max) {
-      const int end = std::min(first + Window::size_max, count);
-      for (int i = first; i < end; ++i) window.post(collective_.behind(i * distance), part(received_, i));
-      for (int i = first; i < end; ++i) collective_.send(collective_.before(i * distance), part(sent_, i));
-      window.wait();
-    }
+    exchange_with(
+        collective_, distance, count, [&](int i) { return part(sent_, i); }, [&](int i) { return part(received_, i); });
   }
 
   const Collective& collective_;
@@ -242,8 +244,8 @@ void exchange_blocks(const Call& call, Comm& comm, CollectiveKind kind, const Bl
     return take_all(collective, meeting, own, received, is_small);
   }
   own.copy_rest();
-  const Count block = kind == CollectiveKind::alltoall ? own.sent().bytes() : TwoSteps::block_max + 1;
-  if (block <= TwoSteps::block_max && collective.size() >= TwoSteps::size_min)
+  const Count block = own.sent().bytes();
+  if (kind == CollectiveKind::alltoall && block <= TwoSteps::block_max && collective.size() >= TwoSteps::size_min)
     return TwoSteps(collective, block).exchange(sent, received);
   exchange_all(
       collective, [&](int to) { return sent[to]; }, received);
