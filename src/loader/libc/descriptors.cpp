@@ -34,9 +34,7 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,7 +48,6 @@
 #include "loader/libc/waiting.hpp"
 
 extern "C" {
-int __vasprintf_chk(char**, int, const char*, va_list);
 ssize_t __read_chk(int, void*, std::size_t, std::size_t);
 int __ttyname_r_chk(int, char*, std::size_t, std::size_t);
 int __ptsname_r_chk(int, char*, std::size_t, std::size_t);
@@ -225,7 +222,19 @@ int redirect_to(Instance& instance, int from, int number) {
   return number;
 }
 
-namespace {}  // namespace
+int redirect_to(Instance& instance, int from, int number, int flags) {
+  if (from == number || (flags & ~O_CLOEXEC) != 0) return failed(EINVAL);
+  const int result = redirect_to(instance, from, number);
+  if (result >= 0) outlet_of(instance, number).ends_at_exec = flags != 0;
+  return result;
+}
+
+int close_outlet(Outlet& outlet) {
+  if (outlet.leads == Outlet::Leads::nowhere) return failed(EBADF);
+  if (outlet.leads == Outlet::Leads::to_file) give_up_record_locks(*outlet.instance, outlet.descriptor.get());
+  redirect(outlet, Outlet::Leads::nowhere);
+  return 0;
+}
 
 int note_lowest(Instance* instance, int descriptor, int least) {
   if (instance == nullptr || descriptor < 0) return descriptor;
@@ -365,19 +374,14 @@ ssize_t own_readv(int descriptor, const iovec* pieces, int count) {
   return 0;
 }
 
-// `level` < 0: unchecked.
 int print_to_descriptor(const void* caller, int descriptor, int level, const char* format, va_list arguments) {
   Outlet* outlet = outlet_at(caller, descriptor);
   if (outlet == nullptr) return ::vdprintf(descriptor, format, arguments);
-  char* made = nullptr;
-  const int length =
-      level < 0 ? ::vasprintf(&made, format, arguments) : __vasprintf_chk(&made, level, format, arguments);
-  if (length < 0) return -1;
-  const std::unique_ptr<char, void (*)(void*)> text(made, &std::free);
-  return static_cast<int>(write_to_outlet(caller, *outlet, text.get(), static_cast<std::size_t>(length)));
+  const PrintedText text(level, format, arguments);
+  return text ? static_cast<int>(write_to_outlet(caller, *outlet, text.view().data(), text.view().size())) : -1;
 }
 int print_unchecked(const void* caller, int descriptor, const char* format, va_list arguments) {
-  return print_to_descriptor(caller, descriptor, -1, format, arguments);
+  return print_to_descriptor(caller, descriptor, PrintedText::unchecked, format, arguments);
 }
 
 // --- redirection
@@ -591,12 +595,9 @@ int own_dup2(int from, int to) {
 int own_dup3(int from, int to, int flags) {
   const void* caller = __builtin_return_address(0);
   if (is_taken(caller, "dup3", from, to)) return failed(EBADF);
-  Instance* instance = is_standard(to) && from != to ? calling(caller) : nullptr;
-  if (instance == nullptr) return note_new(calling(caller), ::dup3(redirected(caller, from), to, flags));
-  if ((flags & ~O_CLOEXEC) != 0) return failed(EINVAL);
-  const int result = redirect_to(*instance, from, to);
-  if (result >= 0) outlet_of(*instance, to).ends_at_exec = flags != 0;
-  return result;
+  Instance* instance = is_standard(to) ? calling(caller) : nullptr;
+  return instance == nullptr ? note_new(calling(caller), ::dup3(redirected(caller, from), to, flags))
+                             : redirect_to(*instance, from, to, flags);
 }
 
 int own_close(int descriptor) {
@@ -611,10 +612,7 @@ int own_close(int descriptor) {
     }
     return ::close(descriptor);
   }
-  if (outlet->leads == Outlet::Leads::nowhere) return failed(EBADF);
-  if (outlet->leads == Outlet::Leads::to_file) give_up_record_locks(*outlet->instance, outlet->descriptor.get());
-  redirect(*outlet, Outlet::Leads::nowhere);
-  return 0;
+  return close_outlet(*outlet);
 }
 
 // The process's table stays one (CLOSE_RANGE_UNSHARE): the cells' threads share it. A range without end closes what the

@@ -13,9 +13,7 @@
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -30,19 +28,13 @@
 extern "C" [[noreturn]] void __assert_fail(const char*, const char*, unsigned, const char*) noexcept;
 extern "C" [[noreturn]] void __assert_perror_fail(int, const char*, unsigned, const char*) noexcept;
 extern "C" [[noreturn]] void __assert(const char*, const char*, int) noexcept;
-extern "C" int __vasprintf_chk(char**, int, const char*, va_list);
 
 namespace aplib::loader::libc {
 namespace {
 
-// `level` < 0: unchecked.
-std::string printed(const char* format, va_list arguments, int level = -1) {
-  char* made = nullptr;
-  const int length =
-      level < 0 ? ::vasprintf(&made, format, arguments) : __vasprintf_chk(&made, level, format, arguments);
-  if (length < 0) return format;
-  const std::unique_ptr<char, void (*)(void*)> text(made, &std::free);
-  return {text.get(), static_cast<std::size_t>(length)};
+std::string printed(const char* format, va_list arguments, int level = PrintedText::unchecked) {
+  const PrintedText text(level, format, arguments);
+  return std::string(text ? text.view() : format);
 }
 
 std::string error_text(int number) {
@@ -220,7 +212,7 @@ void write_log(const void* caller, int priority, int level, const char* format, 
 }
 
 void write_log_unchecked(const void* caller, int priority, const char* format, va_list arguments) {
-  write_log(caller, priority, -1, format, arguments);
+  write_log(caller, priority, PrintedText::unchecked, format, arguments);
 }
 
 void own_openlog(Instance& instance, const char* name, int options, int facility) {

@@ -283,11 +283,7 @@ mqd_t own_mq_open(const char* name, int flags, ...) {
 }
 
 int own_mq_close(Instance& instance, mqd_t queue) {
-  if (is_standard(queue)) {
-    const bool is_open = outlet_of(instance, queue).leads != Outlet::Leads::nowhere;
-    redirect(outlet_of(instance, queue), Outlet::Leads::nowhere);
-    return is_open ? 0 : fail(EBADF);
-  }
+  if (is_standard(queue)) return close_outlet(outlet_of(instance, queue));
   if (is_of_another(instance, queue)) return fail(EBADF);
   note_closed(instance, queue);
   return ::mq_close(queue);

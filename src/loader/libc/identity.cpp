@@ -315,20 +315,13 @@ bool takes_descriptor(long number) noexcept {
 
 /// Close() or dup2() of the program's own 0, 1 or 2; nothing: of another.
 std::optional<long> change_standard(Instance& instance, long number, const std::array<long, 6>& words) {
-  const bool closes = number == SYS_close;
-  const auto changed = static_cast<int>(closes ? words[0] : words[1]);
-  if ((!closes && number != SYS_dup2 && number != SYS_dup3) || !is_standard(changed)) return std::nullopt;
-  Outlet& outlet = outlet_of(instance, changed);
-  if (closes && outlet.leads == Outlet::Leads::nowhere) return failed(EBADF);
-  if (closes) {
-    redirect(outlet, Outlet::Leads::nowhere);
-    return 0;
-  }
-  const auto given = static_cast<int>(words[0]);
-  if (number == SYS_dup3 && (given == changed || (words[2] & ~long{O_CLOEXEC}) != 0)) return failed(EINVAL);
-  const int result = redirect_to(instance, given, changed);
-  if (result >= 0 && given != changed) outlet.ends_at_exec = number == SYS_dup3 && words[2] != 0;
-  return result;
+  const auto first = static_cast<int>(words[0]);
+  const auto second = static_cast<int>(words[1]);
+  if (number == SYS_close && is_standard(first)) return close_outlet(outlet_of(instance, first));
+  if (number == SYS_dup2 && is_standard(second)) return redirect_to(instance, first, second);
+  if (number == SYS_dup3 && is_standard(second))
+    return redirect_to(instance, first, second, static_cast<int>(words[2]));
+  return std::nullopt;
 }
 
 /// Calls that libc has no function for, or had none for long.
@@ -357,13 +350,13 @@ long own_syscall(long number, ...) {
     case SYS_futex:
       if (const long operation = words[1] & FUTEX_CMD_MASK; operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET)
         if (Instance* const waiter = sharing_flow(*instance)) return futex_in_turn(*waiter, words.data());
-      return ::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+      break;
     default:
       break;
   }
-  const int first = takes_descriptor(number) ? redirected(*instance, static_cast<int>(words[0])) : 0;
   if (const auto changed = change_standard(*instance, number, words)) return *changed;
-  if (takes_descriptor(number) && is_standard(static_cast<int>(words[0]))) words[0] = first;
+  const auto first = static_cast<int>(words[0]);
+  if (takes_descriptor(number) && is_standard(first)) words[0] = redirected(*instance, first);
   const long result = ::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
   return opens_descriptor(number) ? note_lowest(instance, static_cast<int>(result)) : result;
 }

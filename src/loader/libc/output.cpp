@@ -164,17 +164,19 @@ int print_to_checked(const void* /*caller*/, std::FILE* file, int level, const c
 
 }  // namespace
 
+PrintedText::PrintedText(int level, const char* format, va_list arguments) noexcept {
+  char* made = nullptr;
+  bytes_ = level < 0 ? ::vasprintf(&made, format, arguments) : __vasprintf_chk(&made, level, format, arguments);
+  if (bytes_ >= 0) text_.reset(made);
+}
+
 int print_in_turn(std::FILE* file, std::optional<int> level, const char* format, va_list arguments) {
   const std::optional<int> descriptor = waiting_descriptor(file);
   if (!descriptor) {
     return level ? __vfprintf_chk(file, *level, format, arguments) : std::vfprintf(file, format, arguments);
   }
-  char* text = nullptr;
-  const int count = level ? __vasprintf_chk(&text, *level, format, arguments) : ::vasprintf(&text, format, arguments);
-  if (count < 0) return -1;
-  const std::unique_ptr<char, decltype(&std::free)> owned(text, &std::free);
-  const auto whole = static_cast<std::size_t>(count);
-  return write_stream(file, text, whole) == whole ? count : -1;
+  const PrintedText text(level.value_or(PrintedText::unchecked), format, arguments);
+  return text && write_stream(file, text.view().data(), text.view().size()) == text.view().size() ? text.bytes() : -1;
 }
 
 int put_byte_in_turn(int byte, std::FILE* file) { return put_byte<std::putc>(byte, file); }

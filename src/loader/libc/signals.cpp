@@ -143,12 +143,10 @@ void call(Instance& instance, int signal, siginfo_t* info, void* context, const 
   TaskContext::HandlersRun& run = here()->handlers_run;
   ++run.all;
   if ((action.sa_flags & SA_RESTART) == 0) ++run.without_restart;
-  {
-    const std::lock_guard lock(tables_mutex);
-    SignalTable& table = instance.libc().signals.get();
-    if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) table.action(signal) = {};
+  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) {
+    const Action none{};
+    static_cast<void>(change_action(instance, signal, &none, nullptr));
   }
-  if ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0) note_outside_signal(instance, signal, false);
   if ((action.sa_flags & SA_SIGINFO) != 0) {
     action.sa_sigaction(signal, info, context);
   } else {

@@ -16,9 +16,11 @@
 #include <cstdarg>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cwchar>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -118,6 +120,10 @@ int redirected(const void* caller, int descriptor) noexcept;
 int redirected(Instance& instance, int descriptor) noexcept;
 /// dup2() onto `number`, the program's own 0, 1 or 2.
 int redirect_to(Instance& instance, int from, int number);
+/// dup3() likewise.
+int redirect_to(Instance& instance, int from, int number, int flags);
+/// close() of the program's own 0, 1 or 2.
+int close_outlet(Outlet& outlet);
 /// fcntl() of F_GETFD and F_SETFD on 0, 1 or 2.
 int descriptor_flags(Outlet& outlet, int command, int flags) noexcept;
 /// The other way round: what the program calls the kernel's `descriptor`.
@@ -164,6 +170,20 @@ void start_stdio(Instance& instance);
 /// if the calling flow is `alone`: nothing of the program may run afterwards. No lock of a file is waited for: who held
 /// it may have ended. Call from: the last flow of the instance.
 void stop_stdio(Instance& instance, bool alone);
+
+/// What vprintf() writes, or with a `level` its fortified form. False: errno says why there is none.
+class PrintedText {
+ public:
+  static constexpr int unchecked = -1;
+  PrintedText(int level, const char* format, va_list arguments) noexcept;
+  explicit operator bool() const noexcept { return text_ != nullptr; }
+  [[nodiscard]] int bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::string_view view() const noexcept { return {text_.get(), static_cast<std::size_t>(bytes_)}; }
+
+ private:
+  int bytes_ = -1;
+  std::unique_ptr<char, decltype(&std::free)> text_{nullptr, &std::free};
+};
 
 // ---------------------------------------------------------------- reading (input.cpp)
 // As libc's, but where bytes are to come that nobody has sent yet, other tasks run meanwhile. `file`: any of the

@@ -86,17 +86,16 @@ struct TimerState {
   ~TimerState();
 
   Instance* instance = nullptr;
-  std::array<Timer, 3> of_interval;  ///< ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF
-  std::list<Timer> made;             ///< By timer_create.
-  std::list<Timer> queues;           ///< By mq_notify; never armed.
-  sem_t calls{};                     ///< That are due.
-  bool has_caller = false;           ///< A thread waits for them.
-  std::atomic<bool> over{false};     ///< The program has ended.
-  Time retry{};                      ///< Its thread is stopped again then, if the signal still waits.
-  nanoseconds pause{0};              ///< 0: none waits.
-  nanoseconds computed{0};           ///< By its thread, when that was looked at last.
-  std::uint64_t outside = 0;         ///< Signals from outside that the program handles: 1 << each.
-  std::atomic<bool> takes_outside{false};
+  std::array<Timer, 3> of_interval;       ///< ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF
+  std::list<Timer> made;                  ///< By timer_create.
+  std::list<Timer> queues;                ///< By mq_notify; never armed.
+  sem_t calls{};                          ///< That are due.
+  bool has_caller = false;                ///< A thread waits for them.
+  std::atomic<bool> over{false};          ///< The program has ended.
+  Time retry{};                           ///< Its thread is stopped again then, if the signal still waits.
+  nanoseconds pause{0};                   ///< 0: none waits.
+  nanoseconds computed{0};                ///< By its thread, when that was looked at last.
+  std::atomic<std::uint64_t> outside{0};  ///< Signals from outside that the program handles: 1 << each.
 
   template <class Each>
   void for_each(Each each) {
@@ -643,20 +642,17 @@ bool remind_of_signals(Instance& instance) {
   return clockwork().stir();
 }
 
-bool comes_from_outside(int signal) noexcept { return signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGTERM; }
-
 void note_outside_signal(Instance& instance, int signal, bool handles) {
-  if (!comes_from_outside(signal) || (!handles && !has_timers(instance))) return;
-  TimerState& state = timers_of(instance);
-  const std::lock_guard lock(clockwork().mutex);
+  const bool may_come = signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGTERM;
+  if (!may_come || (!handles && !has_timers(instance))) return;
+  std::atomic<std::uint64_t>& outside = timers_of(instance).outside;
   const std::uint64_t bit = std::uint64_t{1} << static_cast<unsigned>(signal);
-  state.outside = handles ? state.outside | bit : state.outside & ~bit;
-  if (handles) state.takes_outside = true;
+  handles ? outside.fetch_or(bit) : outside.fetch_and(~bit);
 }
 
 bool takes_outside_signals(Instance& instance) noexcept {
   const TimerState* const state = std::atomic_ref(instance.libc().timers.part).load(std::memory_order_acquire);
-  return state != nullptr && state->takes_outside;
+  return state != nullptr && state->outside != 0;
 }
 
 bool pass_to_programs(int signal, std::size_t count) {

@@ -54,11 +54,10 @@ Instance* sharing_flow(Instance& instance) noexcept;
 
 // Signals that come to the process from outside, for the programs of all cells (timers.cpp).
 
-/// Those that batch systems send before the end: SIGUSR1, SIGUSR2, SIGTERM.
-[[nodiscard]] bool comes_from_outside(int signal) noexcept;
-/// The program handles such a signal, or ignores it; or does not any more.
+/// The program handles the signal, or ignores it; or does not any more. Those that batch systems send before the end
+/// count: SIGUSR1, SIGUSR2, SIGTERM.
 void note_outside_signal(Instance& instance, int signal, bool handles);
-/// The program has handled such a one, and others than its timers may so send it some.
+/// The program handles such a one, and others than its timers may so send it some.
 bool takes_outside_signals(Instance& instance) noexcept;
 
 /// It has had timers, perhaps (timers.cpp).
