@@ -5,6 +5,7 @@
 //   cache_pair_bytes  how far apart two things must lie that two processors write
 //   cpu_relax()       tells the core that the thread polls
 //   fetch_line()      begins to bring a line here, which is read soon
+//   copy_long(to, from, bytes)  as memcpy(), for some hundred bytes or more, as fast wherever they lie
 //   copy_past_caches(to, from, bytes)  as memcpy(), for what another core reads next: in no cache of this core then,
 //                     and seen by whoever sees what is written afterwards. REQUIRES: `to` begins a cache line.
 //   cycles()          a clock that costs next to nothing and counts some billions a second, of no known rate: it tells

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "aplib/ids.hpp"
+#include "arch/cpu.hpp"
 #include "base/spin_lock.hpp"
 #include "cell/baton.hpp"
 
@@ -29,7 +30,7 @@ void BroadcastPlace::show(const void* source, std::size_t size) {
   bytes = source;
   if (size > staged_bytes_max || size == 0) return;
   if (stage == nullptr) stage = std::make_unique<char[]>(staged_bytes_max);
-  std::memcpy(stage.get(), source, size);
+  copy_long(stage.get(), source, size);
   bytes = stage.get();
 }
 
@@ -37,12 +38,12 @@ void BroadcastPlace::show(const void* source, std::size_t size) {
 // other.
 void BroadcastPlace::copy_to(void* buffer, std::size_t size, const std::atomic<bool>& stopping) noexcept {
   if (size <= staged_bytes_max) {
-    std::memcpy(buffer, bytes, size);
+    copy_long(buffer, bytes, size);
     return;
   }
   readers.fetch_add(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with await_readers()
-  if (!stopping.load(std::memory_order_relaxed)) std::memcpy(buffer, bytes, size);
+  if (!stopping.load(std::memory_order_relaxed)) copy_long(buffer, bytes, size);
   readers.fetch_sub(1, std::memory_order_release);  // release: what has been read
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "arch/cpu.hpp"
 #include "base/spin_lock.hpp"
 
 namespace aplib {
@@ -43,7 +44,7 @@ inline constexpr std::size_t small_bytes_max = 40;
 
 /// Copies any number of bytes. The addresses of an empty message may be null.
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
-  if (bytes != 0) std::memcpy(to, from, bytes);
+  if (bytes != 0) copy_long(to, from, bytes);
 }
 
 /// The same, inlined where they are few.
@@ -51,7 +52,7 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes <= small_bytes_max) {
     copy_small(to, from, bytes);
   } else {
-    std::memcpy(to, from, bytes);
+    copy_long(to, from, bytes);
   }
 }
 
@@ -160,7 +161,7 @@ class Transfer {
     const std::size_t start = chunk * chunk_bytes();
     const std::size_t bytes = std::min(chunk_bytes(), bytes_ - start);
     if (sides_ == nullptr) {
-      std::memcpy(to + start, from_ + start, bytes);
+      copy_long(to + start, from_ + start, bytes);
     } else {
       copy_part(sides_->to, sides_->from, start, bytes);
     }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "aplib/message.hpp"
+#include "arch/cpu.hpp"
 #include "cell/buffer_pool.hpp"
 #include "cell/cell.hpp"
 #include "cell/idle.hpp"
@@ -245,7 +246,7 @@ class Inbound {
       MessageAccess::set_small_exactly(*posted.message, key, bytes.data(), bytes.size());
     } else {
       Buffer* buffer = pool_->get(bytes.size());
-      std::memcpy(buffer->body(), bytes.data(), bytes.size());
+      copy_long(buffer->body(), bytes.data(), bytes.size());
       MessageAccess::set_buffer(*pool_, *posted.message, key, buffer, bytes.size());
     }
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "aplib/error.hpp"
+#include "arch/cpu.hpp"
 #include "cell/copy.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
@@ -147,7 +148,7 @@ constexpr std::size_t together_from_bytes = 128 * 1024;  // smaller: asking for 
   } else {
     Outbound& outbound = self.cell->processor->outbound();
     if (bytes >= together_from_bytes && outbound.copy_together(outbound.route(cell), to, from, bytes)) return;
-    std::memcpy(to, from, bytes);
+    copy_long(to, from, bytes);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "arch/cpu.hpp"
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
 
@@ -69,7 +70,7 @@ bool Outbound::try_buffered(std::uint32_t processor, std::uint32_t cell, std::ui
   MessageRing::Entry* const entry = ring->prepare();
   if (entry == nullptr) return false;
   Buffer* const buffer = pool_->get(bytes.size());
-  std::memcpy(buffer->own_body(), bytes.data(), bytes.size());
+  copy_long(buffer->own_body(), bytes.data(), bytes.size());
   const BufferEntry payload{buffer, bytes.size()};
   std::memcpy(entry->payload, &payload, sizeof payload);
   publish(*ring, *entry, EntryInfo::make(EntryKind::buffer_message), key, cell, task);
@@ -98,7 +99,7 @@ void Outbound::send(std::uint32_t cell, std::uint32_t processor, std::uint32_t t
     buffer->transfer.copy_from_front();
     return;
   }
-  std::memcpy(buffer->body(), bytes.data(), size);
+  copy_long(buffer->body(), bytes.data(), size);
   push(processor, EntryKind::buffer_message, cell, task, key, BufferEntry{buffer, size});
 }
 
@@ -135,7 +136,7 @@ bool Outbound::send_to_offer(std::uint32_t cell_index, std::uint32_t processor, 
     push(processor, EntryKind::offer_taken, cell_index, task, key, OfferEntry{posted, bytes.size(), 1});
     posted->transfer.copy_from_front();
   } else {
-    std::memcpy(domain_.cells[cell_index]->offer.buffer, bytes.data(), bytes.size());
+    copy_long(domain_.cells[cell_index]->offer.buffer, bytes.data(), bytes.size());
     push(processor, EntryKind::offer_taken, cell_index, task, key, OfferEntry{posted, bytes.size(), 0});
   }
   return true;
@@ -274,7 +275,7 @@ void Outbound::keep(std::uint32_t cell, std::uint32_t task, std::uint64_t key, s
     copy_small(waiting.payload, bytes.data(), bytes.size());
   } else {
     Buffer* buffer = pool_->get(bytes.size());
-    std::memcpy(buffer->body(), bytes.data(), bytes.size());
+    copy_long(buffer->body(), bytes.data(), bytes.size());
     waiting.info = EntryInfo::make(EntryKind::buffer_message);
     const BufferEntry entry{buffer, bytes.size()};
     std::memcpy(waiting.payload, &entry, sizeof entry);

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "arch/cpu.hpp"
+
 namespace aplib::comm {
 
 std::string explain_refusal(std::span<const std::byte, frame_header_bytes> bytes) {
@@ -63,7 +65,7 @@ bool FrameReader::take(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     if (large_at_ != nullptr) {
       const std::size_t part = std::min(bytes.size(), large_left_);
-      std::memcpy(large_at_, bytes.data(), part);
+      copy_long(large_at_, bytes.data(), part);
       bytes = bytes.subspan(part);
       fill_large(part);
     } else if (held_ != 0) {
@@ -159,7 +161,7 @@ std::size_t FrameReader::begin_large(const FrameHeader& header, const std::byte*
   large_at_ = into;
   large_left_ = header.body_bytes;
   const std::size_t part = std::min(bytes, large_left_);
-  if (part != 0) std::memcpy(into, body, part);
+  if (part != 0) copy_long(into, body, part);
   fill_large(part);
   return part;
 }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "aplib/error.hpp"
+#include "arch/cpu.hpp"
 #include "kernel/module_network.hpp"
 
 namespace aplib {
@@ -426,7 +427,7 @@ bool OneSidedNetwork::frame(comm::Peer from, const comm::Label& label, std::span
       const RemoteAccess access = access_of(label, "put", blocks);
       const RemoteAccessScope scope(access);
       if (!body.empty()) {
-        std::memcpy(address_of(label), body.data(), body.size());
+        copy_long(address_of(label), body.data(), body.size());
         memory_.carry_out(from);
       }
       finish_put(from, label);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "arch/cpu.hpp"
 #include "cell/domain.hpp"
 #include "kernel/api.hpp"
 #include "kernel/module_network.hpp"
@@ -126,7 +127,7 @@ std::optional<SharedBodies::Arrival> SharedBodies::find(comm::Peer from,
 }
 
 void SharedBodies::Coming::copy_up_to(std::size_t bytes) noexcept {
-  std::memcpy(to + copied, from.place + copied, bytes - copied);
+  copy_long(to + copied, from.place + copied, bytes - copied);
   copied = bytes;
 }
 

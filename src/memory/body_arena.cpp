@@ -48,7 +48,7 @@ LendingArena::LendingArena(SharedFile file, char* base) noexcept : BodyArena(bas
 std::uint32_t LendingArena::lend(std::span<const std::byte> body) noexcept {
   const std::uint32_t number = begin(body.size());
   if (number == 0) return 0;
-  std::memcpy(at(number), body.data(), body.size());
+  copy_long(at(number), body.data(), body.size());
   complete(number, body.size());
   return number;
 }

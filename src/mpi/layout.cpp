@@ -9,6 +9,8 @@
 #include <string>
 #include <type_traits>
 
+#include "arch/cpu.hpp"
+
 namespace aplib::mpi {
 
 namespace {
@@ -366,7 +368,7 @@ inline void copy_block(char* to, const char* from, Count bytes) noexcept {
     __builtin_memcpy(to + bytes - step, from + bytes - step, step);  // overlaps what is before
   };
   if (bytes > 256) {
-    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    copy_long(to, from, static_cast<std::size_t>(bytes));
   } else if (bytes >= 16) {
     for (Count done = 0; done + 16 < bytes; done += 16) __builtin_memcpy(to + done, from + done, 16);
     last(std::integral_constant<Count, 16>{});
@@ -567,7 +569,7 @@ void copy(const Elements& to, const Elements& from, Count first, Count bytes) no
   char* const there = to.contiguous();
   const char* const here = from.contiguous();
   if (there != nullptr && here != nullptr) {
-    std::memcpy(there + first, here + first, static_cast<std::size_t>(bytes));
+    copy_long(there + first, here + first, static_cast<std::size_t>(bytes));
     return;
   }
   Cursor to_cursor(to, first);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "arch/cpu.hpp"
 #include "mpi/op.hpp"
 #include "mpi/plain.hpp"
 #include "mpi/window.hpp"
@@ -53,7 +54,7 @@ namespace aplib::mpi::plain {
   if (bytes == sizeof(std::uint64_t)) {
     std::memcpy(to, from, sizeof(std::uint64_t));
   } else {
-    std::memcpy(to, from, bytes);
+    copy_long(to, from, bytes);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "arch/cpu.hpp"
 #include "mpi/meeting_rest.hpp"
 #include "mpi/op.hpp"
 #include "mpi/operand.hpp"
@@ -136,7 +137,7 @@ class Fold {
   void get(int rank, const Elements& into) const {
     const Elements given = meeting_.shown_by(rank);
     if (const void* const at = is_plain_ ? place(given, into.count) : nullptr; at != nullptr) {
-      std::memcpy(into.address, at, static_cast<std::size_t>(into.bytes()));
+      copy_long(into.address, at, static_cast<std::size_t>(into.bytes()));
       return;
     }
     Cursor to(into, 0);

@@ -6,7 +6,9 @@
 #include <sched.h>
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -21,6 +23,29 @@ std::vector<char> pattern(std::size_t bytes) {
   std::vector<char> values(bytes);
   for (std::size_t i = 0; i < bytes; ++i) values[i] = static_cast<char>(i * 31 + i / 4096);
   return values;
+}
+
+// copy_long() goes other ways where source and destination lie in a certain way in their pages.
+TEST(CopyLong, CopiesEveryByteAndNoOtherFromAnywhereToAnywhere) {
+  constexpr std::size_t page = 4096;
+  constexpr char untouched = 0x5a;
+  for (const std::size_t bytes : {41U, 2048U, 2049U, 4096U, 4097U, 6145U, 100'000U}) {
+    const std::vector<char> from = pattern(bytes + page);
+    for (const std::size_t source : {0, 1, 8, 1000}) {
+      for (const std::size_t behind : {0, 1, 8, 16, 31, 32, 33, 64, 4080}) {
+        std::vector<char> to(bytes + 3 * page, untouched);
+        const std::size_t from_page = reinterpret_cast<std::uintptr_t>(from.data() + source) % page;
+        const std::size_t to_page = reinterpret_cast<std::uintptr_t>(to.data() + page) % page;
+        const std::size_t at = page + (from_page + behind + page - to_page) % page;
+        copy_long(to.data() + at, from.data() + source, bytes);
+        ASSERT_EQ(std::memcmp(to.data() + at, from.data() + source, bytes), 0)
+            << bytes << " " << source << " " << behind;
+        to.erase(to.begin() + static_cast<std::ptrdiff_t>(at), to.begin() + static_cast<std::ptrdiff_t>(at + bytes));
+        ASSERT_EQ(std::count(to.begin(), to.end(), untouched), std::ssize(to))
+            << bytes << " " << source << " " << behind;
+      }
+    }
+  }
 }
 
 TEST(Transfer, CopiesEveryByteFromBothEnds) {

@@ -10,6 +10,8 @@
 #include <new>
 #include <utility>
 
+#include "arch/cpu.hpp"
+
 namespace aplib::comm::shm {
 namespace {
 
@@ -309,7 +311,7 @@ bool Link::take(Receiver& receiver, const EntryCopy& entry, std::string& why) {
     if (bytes > inline_bytes_max) {
       // The body is copied, although it could be used in place, because checked bytes must not change any more.
       if (!scratch_) scratch_ = std::make_unique_for_overwrite<std::byte[]>(Module::large_from_bytes);
-      std::memcpy(scratch_.get(), reader_.body(bytes), bytes);
+      copy_long(scratch_.get(), reader_.body(bytes), bytes);
       body = scratch_.get();
     }
     count_received(bytes);
@@ -331,7 +333,7 @@ bool Link::take(Receiver& receiver, const EntryCopy& entry, std::string& why) {
   }
   if (entry.kind() == EntryKind::piece && large_.active && bytes != 0 && bytes <= piece_bytes_max &&
       bytes <= large_.bytes - large_.filled) {
-    std::memcpy(large_.into + large_.filled, bytes > inline_bytes_max ? reader_.body(bytes) : entry.inline_body, bytes);
+    copy_long(large_.into + large_.filled, bytes > inline_bytes_max ? reader_.body(bytes) : entry.inline_body, bytes);
     large_.filled += bytes;
     if (large_.filled == large_.bytes) {
       large_.active = false;

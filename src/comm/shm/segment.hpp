@@ -236,7 +236,7 @@ class EntryWriter {
     } else {
       const std::uint32_t at = place(body.size());
       if (!fits(at, body.size()) && (!look() || !fits(at, body.size()))) return false;
-      std::memcpy(mine_->bodies + std::size_t{at % units_count} * unit_bytes, body.data(), body.size());
+      copy_long(mine_->bodies + std::size_t{at % units_count} * unit_bytes, body.data(), body.size());
       units_ = at + units(body.size());
     }
     entry.what = static_cast<std::uint32_t>(kind) << 24U | static_cast<std::uint32_t>(body.size());
