@@ -43,7 +43,8 @@ void* BufferPool::map(std::size_t bytes, std::size_t wanted) const {
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (low ? arch::map_low : 0), -1, 0);
   if (memory == MAP_FAILED) {
     throw Error(Errc::exhausted,
-                fmt::format("no memory{} for a message of {} bytes: {}; receive messages sooner or send smaller ones",
+                fmt::format("no memory{} for a message of {} bytes: {}; receive messages sooner, send smaller ones, or "
+                            "raise the limit on address space (ulimit -v)",
                             low ? " below 2 GiB (option low-memory)" : "", wanted, std::strerror(errno)));
   }
   if (bytes >= (4U << 20)) madvise(memory, bytes, MADV_HUGEPAGE);

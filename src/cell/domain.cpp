@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
 #include "cell/collectives.hpp"
 #include "cell/ended_error.hpp"
 #include "cell/processor.hpp"
@@ -133,6 +134,8 @@ void Domain::fail_by_exception(const char* subject) noexcept {
     } else {
       fail(status, said);
     }
+  } catch (const std::bad_alloc& error) {
+    compose("{}: uncaught exception: {}{}", subject, error.what(), os::memory_remedy);
   } catch (const std::exception& error) {
     compose("{}: uncaught exception: {}", subject, error.what());
   } catch (...) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -650,13 +651,18 @@ void Processor::start_program(Cell& cell, const CellProgram& program) {
            .detached = true,
            .from_kernel = true});
     } catch (const Error& error) {  // no stack
-      problem = error.what();
+      domain_.guarded([&] { problem = error.what(); });
+    } catch (const std::bad_alloc&) {  // nor words for it
+      domain_.fail_by_exception(nullptr);
     }
   }
   if (started == nullptr || was_live) drop_live_cell();  // whoever asked for the start has counted this cell once more
   if (started == nullptr) {
-    domain_.fail(static_cast<int>(ExitStatus::program_failed),
-                 fmt::format("{}: cannot start a task {}: {}", domain_.name_of(cell.id), program.task, problem));
+    if (problem.empty()) return;  // said
+    domain_.guarded([&] {
+      domain_.fail(static_cast<int>(ExitStatus::program_failed),
+                   fmt::format("{}: cannot start a task {}: {}", domain_.name_of(cell.id), program.task, problem));
+    });
     return;
   }
   cell.ended = false;

@@ -109,9 +109,7 @@ Nursery::Nursery(const Serve& serve) {
   os::UniqueFd theirs(ends[1]);
   std::fflush(nullptr);  // else each worker would write it again
   pid_ = ::fork();
-  if (pid_ < 0)
-    throw Error(Errc::exhausted,
-                fmt::format("farm: no process for workers: {}{}", std::strerror(errno), os::thread_remedy));
+  if (pid_ < 0) throw Error(Errc::exhausted, fmt::format("farm: no process for workers: {}", os::process_text(errno)));
   if (pid_ != 0) return;
   socket_.reset();
   live(theirs.get(), serve);
@@ -132,8 +130,7 @@ Nursery::Child Nursery::make() {
   if (!has_process || !child.channel) {
     // A descriptor that came, and had no room here, is lost without an errno.
     const int error = has_process ? EMFILE : static_cast<int>(-answer.value);
-    throw Error(Errc::exhausted, fmt::format("farm: no process for a worker: {}{}", os::text_of(error),
-                                             error == EAGAIN || error == ENOMEM ? os::thread_remedy : ""));
+    throw Error(Errc::exhausted, fmt::format("farm: no process for a worker: {}", os::process_text(error)));
   }
   child.process = static_cast<pid_t>(answer.value);
   return child;

@@ -144,8 +144,8 @@ void ServerProcess::start(unsigned number) {
     process_ = -1;
     const bool scarce = error == EAGAIN || error == ENOMEM;
     throw Failure(scarce || error == EMFILE ? GRPC_OTHER_ERROR_CODE : GRPC_SERVER_NOT_FOUND,
-                  fmt::format("{}: it cannot be started: {}{}", subject(), os::text_of(error),
-                              scarce ? std::string(os::thread_remedy) + ", or set a lower number of `processes`"
+                  fmt::format("{}: it cannot be started: {}{}", subject(), os::process_text(error),
+                              scarce                ? ", or set a lower number of `processes`"
                               : error == EMFILE     ? ""
                               : entry_.pool.empty() ? "; check the program's path"
                                                     : "; apctl must be in PATH"));

@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <span>
 #include <thread>
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
 #include "calls/idl.hpp"
 #include "calls/typed_call.hpp"
 #include "cell/baton.hpp"
@@ -65,6 +67,8 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
     throw;
   } catch (const Error&) {
     throw;
+  } catch (const std::bad_alloc& error) {
+    throw Error(Errc::failed, fmt::format("uncaught exception: {}{}", error.what(), os::memory_remedy));
   } catch (const std::exception& error) {
     throw Error(Errc::failed, fmt::format("uncaught exception: {}", error.what()));
   } catch (...) {

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
 #include "kernel/api.hpp"
 #include "kernel/program_threads.hpp"
 #include "mpi/comm.hpp"
@@ -106,9 +107,7 @@ Failure* caught() {
   } catch (Failure& failure) {
     return new Failure(std::move(failure));
   } catch (const std::bad_alloc&) {
-    return new Failure{
-        MPI_ERR_NO_MEM,
-        "there is no memory; raise the limit on address space (ulimit -v), or that of the control group"};
+    return new Failure{MPI_ERR_NO_MEM, std::string("there is no memory") + os::memory_remedy};
   } catch (const DatatypeError& error) {
     return new Failure{error.error_class(), error.what()};
   } catch (const Error& error) {

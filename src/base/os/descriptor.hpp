@@ -132,10 +132,15 @@ struct DirectoryId {
   return true;
 }
 
-/// What the system says of an error (errno), and of one that is a limit on open files what helps.
+/// What helps where there is no memory: behind the reason.
+inline constexpr const char* memory_remedy =
+    "; raise the limit on address space (ulimit -v), or that of the control group";
+
+/// What the system says of an error (errno), and of one that is a limit on open files or memory what helps.
 [[nodiscard]] inline std::string text_of(int error) {
   std::string text = std::strerror(error);
   if (error == EMFILE) text += "; raise the limit of open files (ulimit -n)";
+  if (error == ENOMEM) text += memory_remedy;
   if (error == ENFILE) text += "; the computer has no room for more open files (sysctl fs.file-max)";
   return text;
 }

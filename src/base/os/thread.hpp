@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "aplib/error.hpp"
+#include "base/os/descriptor.hpp"
 
 namespace aplib::os {
 
@@ -85,6 +86,11 @@ class SignalsBlocked {
 /// What helps where no thread can be had: behind the system's reason.
 inline constexpr const char* thread_remedy =
     "; raise the limit on processes (ulimit -u) or on address space (ulimit -v), or that of the control group";
+
+/// What the system says of an error of fork() or what is like it, and what helps.
+[[nodiscard]] inline std::string process_text(int error) {
+  return error == EAGAIN || error == ENOMEM ? std::string(std::strerror(error)) + thread_remedy : text_of(error);
+}
 
 /// Starts a thread that blocks all signals but faults. `name` is what debuggers and top show: at most 15 characters.
 /// Throws Error(exhausted) where no thread can be had; the caller's own mask is back in any case.

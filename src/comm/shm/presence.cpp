@@ -69,10 +69,10 @@ SharedMemory SharedMemory::make(std::size_t bytes) {
       }
     }
   }
-  throw Error(Errc::exhausted,
-              fmt::format("shm: cannot make {} bytes of shared memory: {}; raise the limits of open files (ulimit -n) "
-                          "and memory, or choose another module",
-                          bytes, std::generic_category().message(errno)));
+  const int reason = errno;
+  const bool has_remedy = reason == ENOMEM || reason == EMFILE || reason == ENFILE;
+  throw Error(Errc::exhausted, fmt::format("shm: cannot make {} bytes of shared memory: {}{} choose another module",
+                                           bytes, os::text_of(reason), has_remedy ? ", or" : ";"));
 }
 
 std::optional<SharedMemory> SharedMemory::open(const os::UniqueFd& descriptor, std::size_t bytes, std::string& why) {

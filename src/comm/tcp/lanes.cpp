@@ -68,9 +68,7 @@ Lanes::Lanes(std::mutex& lock, std::function<void()> ask, LaneGrowth growth)
     : lock_(lock), ask_(std::move(ask)), epoll_(::epoll_create1(EPOLL_CLOEXEC)), growth_(growth) {
   if (epoll_) return;
   throw Error(Errc::exhausted,
-              fmt::format("tcp: cannot make the descriptor on which a long link waits: {}; raise the limit of open "
-                          "files (ulimit -n)",
-                          std::generic_category().message(errno)));
+              fmt::format("tcp: cannot make the descriptor on which a long link waits: {}", os::text_of(errno)));
 }
 
 Lanes::~Lanes() = default;

@@ -36,9 +36,7 @@ Poller::Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (epoll_ && add(epoll_.get(), wake_.descriptor(), EPOLLIN, &wake_) &&
       add(epoll_.get(), report_.get(), EPOLLIN, &report_))
     return;
-  throw Error(Errc::exhausted,
-              fmt::format("tcp: cannot make the descriptors it waits on: {}; raise the limit of open files (ulimit -n)",
-                          std::generic_category().message(errno)));
+  throw Error(Errc::exhausted, fmt::format("tcp: cannot make the descriptors it waits on: {}", os::text_of(errno)));
 }
 
 bool Poller::watch(int socket, Link* link, std::uint32_t before, std::uint32_t now) noexcept {

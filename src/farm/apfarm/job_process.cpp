@@ -54,9 +54,9 @@ GroupGuard::GroupGuard(std::size_t count) : count_(count) {
   const long guard = ::syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr);
   if (guard == 0) guard_groups(pipe.reader.get(), groups_, count);
   if (guard < 0) {
-    const std::string why = os::text_of(errno);
+    const std::string why = os::process_text(errno);
     ::munmap(memory, count * sizeof(std::atomic<pid_t>));
-    throw Error(Errc::exhausted, fmt::format("cannot start the guard of jobs: {}{}", why, os::thread_remedy));
+    throw Error(Errc::exhausted, "cannot start the guard of jobs: " + why);
   }
   alive_ = std::move(pipe.writer);
 }
@@ -163,8 +163,7 @@ JobProcess::JobProcess(const Command& command, const std::string& shell, const s
   streams.group->store(0, std::memory_order_release);
   const bool lacks_room = problem == EAGAIN || problem == ENOMEM;
   throw Error(lacks_room ? Errc::exhausted : Errc::failed,
-              fmt::format("cannot start \"{}\": {}{}", command.text.substr(0, 200), os::text_of(problem),
-                          lacks_room ? os::thread_remedy : ""));
+              fmt::format("cannot start \"{}\": {}", command.text.substr(0, 200), os::process_text(problem)));
 }
 
 JobFiles JobProcess::unused_files() noexcept {

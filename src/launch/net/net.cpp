@@ -276,7 +276,10 @@ class Campaign {
       learned = true;
     }
     if (!learned && round_) learned = give_up_round(*round_, why);
-    if (!learned) tell_user(who, result.reason);
+    if (!learned) {
+      tell_user(who, result.reason);
+      give_up_open_pairs(why);
+    }
     return learned;
   }
 

@@ -236,8 +236,7 @@ int run(int argc, char** argv) {
   os::Pipe settled = os::Pipe::make();
   const pid_t child = ::fork();
   if (child < 0) {
-    throw Error(Errc::exhausted,
-                fmt::format("cannot start a process of its own: {}{}", std::strerror(errno), os::thread_remedy));
+    throw Error(Errc::exhausted, fmt::format("cannot start a process of its own: {}", os::process_text(errno)));
   }
   if (child > 0) {
     settled.writer.reset();

@@ -374,8 +374,7 @@ void HostKeeper::start(Guest& words, Guest& streams) {
   const pid_t child = can ? ::fork() : -1;
   if (child == 0) become(*words.knock, words.socket.get(), streams.socket.get(), theirs.get());
   if (child < 0) {
-    say(words.socket.get(), fmt::format("{}cannot start a process: {}{}\n", refusal_mark, os::text_of(errno),
-                                        can ? os::thread_remedy : ""));
+    say(words.socket.get(), fmt::format("{}cannot start a process: {}\n", refusal_mark, os::process_text(errno)));
     return;
   }
   ++started_;

@@ -232,8 +232,7 @@ Child::Child(const Command& command) : leaves_some_(command.leaves_some) {
     fork_error = errno;
   }
   if (pid_ < 0) {
-    throw Error(Errc::exhausted,
-                fmt::format("cannot start {}: {}{}", words[0], std::strerror(fork_error), os::thread_remedy));
+    throw Error(Errc::exhausted, fmt::format("cannot start {}: {}", words[0], os::process_text(fork_error)));
   }
   failure.writer.reset();
   Failure what{};

@@ -37,6 +37,7 @@
 #include "aplib/error.hpp"
 #include "aplib/export.hpp"
 #include "arch/system.hpp"
+#include "base/os/descriptor.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
@@ -131,6 +132,9 @@ __attribute__((no_sanitize("undefined"))) int run_routine(ProgramThread& thread,
     result = thread.routine(thread.argument);
   } catch (const abi::__forced_unwind&) {
     throw;  // pthread_exit, cancellation
+  } catch (const std::bad_alloc& error) {
+    problem =
+        fmt::format("uncaught exception in a thread that the program made: {}{}", error.what(), os::memory_remedy);
   } catch (const std::exception& error) {
     problem = fmt::format("uncaught exception in a thread that the program made: {}", error.what());
   } catch (...) {
