@@ -237,8 +237,9 @@ class Limits(unittest.TestCase):
         def run(words, **limit):
             return self.run_it([folder / words[0], *words[1:]], **limit)
 
-        # A host that is lost has its line, cells speak themselves, and so do servers of GridRPC, one for each session.
-        lines = {"apfarm --in": 2, "apfarm --entry": 3, "gridrpc": 9}
+        # A host that is lost has its line, cells speak themselves, and so do servers of GridRPC: one for each of eight
+        # sessions, and that of the handle.
+        lines = {"apfarm --in": 2, "apfarm --entry": 3, "gridrpc": 10}
         for name, words, before in self.commands():
             for limit in limits:
                 if before and (before[1] == "down" or name == "down" or limit == limits[0]):
