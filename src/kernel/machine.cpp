@@ -65,7 +65,13 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
       stuck.stops_well.store(true, std::memory_order_relaxed);  // relaxed: stop() publishes it
       stuck.stop();
     } else {
-      stuck.fail(static_cast<int>(ExitStatus::deadlock), describe_deadlock(stuck));
+      const auto failed =
+          std::ranges::find_if(stuck.cells, [](const Cell* cell) { return cell->ended && cell->status != 0; });
+      if (failed == stuck.cells.end())
+        return stuck.fail(static_cast<int>(ExitStatus::deadlock), describe_deadlock(stuck));
+      // Others wait for what it would have sent, or for anybody's: it failed first.
+      stuck.fail((*failed)->status, fmt::format("{} failed first, with status {}: {}", stuck.name_of((*failed)->id),
+                                                (*failed)->status, describe_deadlock(stuck)));
     }
   };
   domain->build_cells(options.cells);

@@ -23,6 +23,10 @@ struct Overseer::Impl {
     bool still = false;               ///< It has answered that nothing has changed.
     bool gone = false;
   };
+  struct FailedCell {
+    std::uint32_t cell;
+    int status;
+  };
   struct Question {
     std::vector<std::optional<std::string>> texts;
     std::function<void(std::vector<std::string>)> answer;
@@ -39,6 +43,7 @@ struct Overseer::Impl {
   std::uint64_t round = 0;
   bool probing = false;
   std::uint64_t next_question = 1;
+  std::optional<FailedCell> failed_first;
   std::map<std::uint64_t, Question> questions;
 
   void tell(std::uint32_t process, const ByteWriter& note) {
@@ -133,7 +138,10 @@ struct Overseer::Impl {
         if (!texts[p].empty()) text += fmt::format("\n on {}:{}", processes[p].name, texts[p]);
       }
       text += "\n  look for a receive whose source, task or type no send has, or a collective that not all cells call";
-      fail(static_cast<int>(ExitStatus::deadlock), text);
+      if (!failed_first) return fail(static_cast<int>(ExitStatus::deadlock), text);
+      // Others wait for what it would have sent, or for anybody's.
+      fail(failed_first->status,
+           fmt::format("cell {} failed first, with status {}: {}", failed_first->cell, failed_first->status, text));
     });
   }
 
@@ -200,6 +208,7 @@ struct Overseer::Impl {
     out.number(tasks);
     for (const std::uint64_t episode : episodes) out.number(episode);
     out.number(status);
+    if (status != 0 && !failed_first && cell != cells.cells()) failed_first = {cell, static_cast<int>(status)};
     for (std::uint32_t p = 0; p < processes.size(); ++p) {
       if (p != from && std::ranges::find(told, p) == told.end()) tell(p, out);
     }

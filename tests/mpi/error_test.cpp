@@ -86,6 +86,17 @@ TEST(MpiError, AWaitForARankThatHasFailedEndsTheRunWithItsStatus) {
   }
 }
 
+TEST(MpiError, ADeadlockInWhichARankHasFailedHasItsStatus) {
+  const Report report = run({{3, 1}, 2}, [] {
+    MPI_Init(nullptr, nullptr);
+    if (rank_now() == 1) this_task::exit(3);
+    int word = 0;
+    MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  });
+  EXPECT_EQ(report.exit_status, 3);
+  EXPECT_TRUE(report.reason.starts_with("cell 1 failed first, with status 3: deadlock: ")) << report.reason;
+}
+
 TEST(MpiError, CallsBeforeInitAndAfterFinalizeAreRefused) {
   const Report early = run({{1, 1}, 1}, [] {
     int flag = -1;

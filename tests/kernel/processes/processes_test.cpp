@@ -298,6 +298,16 @@ TEST(Processes, DeadlockOverSeveralIsReported) {
     EXPECT_NE(outcome.failure().find(process), std::string::npos) << process << "\n" << outcome.failure();
 }
 
+TEST(Processes, ADeadlockInWhichACellHasFailedHasItsStatus) {
+  Processes processes({3, 1}, {1, 1, 1});
+  const ProcessesOutcome outcome = processes.run([] {
+    if (me() == 1) this_task::exit(3);
+    static_cast<void>(receive({.type = 5}));
+  });
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_TRUE(outcome.failure().starts_with("cell 1 failed first, with status 3: deadlock: ")) << outcome.failure();
+}
+
 TEST(Processes, NoDeadlockWhileSomeoneSleepsOrFramesAreSlow) {
   using namespace std::chrono_literals;
   Processes processes({3, 1}, {1, 1, 1}, 1, {.delay_time_max = 60ms});

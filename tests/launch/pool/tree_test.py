@@ -265,16 +265,17 @@ class Death(TreeTest):
 
     def test_a_host_dies_in_the_middle(self):
         self.make(12)
-        made = self.lab.start("apctl", "put", self.tree, f"p:{THERE}")
-        self.addCleanup(made.kill)
-        self.assertTrue(namespaces.wait_until(lambda: all(map(self.come, self.lab.hosts)), PATIENCE))
-        # Each host has less than the one before it.
-        dead = sorted(self.lab.hosts, key=self.come)[HOSTS // 2]
-        self.assertLess(self.come(dead), len(self.content))
-        self.check_stranger(dead)
-        for pid in dead.pids():
-            with contextlib.suppress(ProcessLookupError):  # it has ended with another one
-                os.kill(pid, signal.SIGKILL)
+        with self.lab.slow("8mbit"):
+            made = self.lab.start("apctl", "put", self.tree, f"p:{THERE}")
+            self.addCleanup(made.kill)
+            self.assertTrue(namespaces.wait_until(lambda: all(map(self.come, self.lab.hosts)), PATIENCE))
+            # Each host has less than the one before it.
+            dead = sorted(self.lab.hosts, key=self.come)[HOSTS // 2]
+            self.assertLess(self.come(dead), len(self.content))
+            self.check_stranger(dead)
+            for pid in dead.pids():
+                with contextlib.suppress(ProcessLookupError):  # it has ended with another one
+                    os.kill(pid, signal.SIGKILL)
         _, errors = made.communicate(timeout=PATIENCE)
         self.assertEqual(made.returncode, 1)
         self.assertEqual(set(re.findall(r"ws\d", errors)), {dead.name}, errors)
