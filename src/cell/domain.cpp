@@ -134,10 +134,8 @@ void Domain::fail_by_exception(const char* subject) noexcept {
     } else {
       fail(status, said);
     }
-  } catch (const std::bad_alloc& error) {
-    compose("{}: uncaught exception: {}{}", subject, error.what(), os::memory_remedy);
   } catch (const std::exception& error) {
-    compose("{}: uncaught exception: {}", subject, error.what());
+    compose("{}: uncaught exception: {}{}", subject, error.what(), os::remedy_of(error));
   } catch (...) {
     compose("{}: uncaught exception of a type not derived from std::exception", subject);
   }

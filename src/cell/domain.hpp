@@ -167,9 +167,11 @@ struct Domain {
   std::atomic<bool> over{false};  ///< No live cell is left.
   /// Of a machine that stops: it has not failed. The host program is through, and who still waits waits for it.
   std::atomic<bool> stops_well{false};
-  std::atomic<std::uint32_t> live_cells{0};        ///< Cells with tasks or about to get some; the host counts as one.
-  std::atomic<std::uint32_t> begun_cells{0};       ///< Cells of this process that have begun() or ended.
-  std::atomic<std::uint64_t> programs_started{0};  ///< Times cells were given programs, by run() or start_cells().
+  static constexpr std::uint32_t no_cell = ~0U;
+  std::atomic<std::uint32_t> failed_first{no_cell};  ///< The first cell that has ended with another status than 0.
+  std::atomic<std::uint32_t> live_cells{0};          ///< Cells with tasks or about to get some; the host counts as one.
+  std::atomic<std::uint32_t> begun_cells{0};         ///< Cells of this process that have begun() or ended.
+  std::atomic<std::uint64_t> programs_started{0};    ///< Times cells were given programs, by run() or start_cells().
   alignas(cache_pair_bytes) std::atomic<std::uint64_t> sleepers{
       0};  ///< High half: sleeps so far; low half: processors asleep without a timer.
   alignas(cache_pair_bytes) std::atomic<std::uint32_t> idle_processors{0};  ///< Idle for some time: would like a cell.

@@ -632,7 +632,8 @@ void Processor::start_program(Cell& cell, const CellProgram& program) {
   const CellProgram* pointer = &program;
   const bool was_live = cell.live_tasks != 0;
   const TaskControl* started = nullptr;
-  std::string problem;
+  const char* problem = "";
+  std::string no_stack;
   if (cell.tasks.find(program.task) != nullptr) {
     problem = "there is one already; choose another task id";
   } else if (baton_ != nullptr) {
@@ -650,21 +651,21 @@ void Processor::start_program(Cell& cell, const CellProgram& program) {
            .program_stack_bytes = program.stack_bytes,
            .detached = true,
            .from_kernel = true});
-    } catch (const Error& error) {  // no stack
-      domain_.guarded([&] { problem = error.what(); });
+    } catch (const Error& error) {
+      domain_.guarded([&] { no_stack = error.what(); });
+      problem = no_stack.c_str();
     } catch (const std::bad_alloc&) {  // nor words for it
       domain_.fail_by_exception(nullptr);
     }
   }
-  if (started == nullptr || was_live) drop_live_cell();  // whoever asked for the start has counted this cell once more
-  if (started == nullptr) {
-    if (problem.empty()) return;  // said
+  if (*problem != '\0') {
     domain_.guarded([&] {
       domain_.fail(static_cast<int>(ExitStatus::program_failed),
                    fmt::format("{}: cannot start a task {}: {}", domain_.name_of(cell.id), program.task, problem));
     });
-    return;
   }
+  if (started == nullptr || was_live) drop_live_cell();  // whoever asked for the start has counted this cell once more
+  if (started == nullptr) return;
   cell.ended = false;
   count_live_residents();
 }
@@ -720,6 +721,9 @@ void Processor::end_cell(Cell& cell) {
     ~Drop() { processor.drop_live_cell(); }
   } const drop{*this};
   CellEnd end = cell.end();
+  std::uint32_t nobody = Domain::no_cell;
+  if (end.status != 0 && !is_host())
+    domain_.failed_first.compare_exchange_strong(nobody, cell.id, std::memory_order_release);  // release: its status
   if (is_host()) end.tasks = domain_.programs_started.load(std::memory_order_relaxed);  // relaxed: counted by the host
   // The network's processor is told, too: it is behind the threads.
   outbound_.push_to_threads(EntryKind::cell_ended, cell.id, end, index_);

@@ -65,13 +65,14 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
       stuck.stops_well.store(true, std::memory_order_relaxed);  // relaxed: stop() publishes it
       stuck.stop();
     } else {
-      const auto failed =
-          std::ranges::find_if(stuck.cells, [](const Cell* cell) { return cell->ended && cell->status != 0; });
-      if (failed == stuck.cells.end())
+      // acquire: its status
+      const std::uint32_t failed = stuck.failed_first.load(std::memory_order_acquire);
+      if (failed == Domain::no_cell)
         return stuck.fail(static_cast<int>(ExitStatus::deadlock), describe_deadlock(stuck));
-      // Others wait for what it would have sent, or for anybody's: it failed first.
-      stuck.fail((*failed)->status, fmt::format("{} failed first, with status {}: {}", stuck.name_of((*failed)->id),
-                                                (*failed)->status, describe_deadlock(stuck)));
+      // Others wait for what it would have sent, or for anybody's.
+      const int status = stuck.cells[failed]->status;
+      stuck.fail(status, fmt::format("{} failed first, with status {}: {}", stuck.name_of(failed), status,
+                                     describe_deadlock(stuck)));
     }
   };
   domain->build_cells(options.cells);

@@ -455,7 +455,7 @@ void ModuleNetwork::cell_ended(std::uint32_t cell, const CellEnd& end) {
     post(p, FrameKind::cell_ended, label, std::as_bytes(std::span(&end, 1)));
     told.push_back(p);
   }
-  if (told.size() + 1 == peers_.size()) return;
+  if (end.status == 0 && told.size() + 1 == peers_.size()) return;  // else it must know who failed first
   ByteWriter note = begin_note(NoteKind::cell_ended);
   note.number(cell);
   note.number(end.tasks);

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <new>
 #include <span>
@@ -67,10 +68,8 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
     throw;
   } catch (const Error&) {
     throw;
-  } catch (const std::bad_alloc& error) {
-    throw Error(Errc::failed, fmt::format("uncaught exception: {}{}", error.what(), os::memory_remedy));
   } catch (const std::exception& error) {
-    throw Error(Errc::failed, fmt::format("uncaught exception: {}", error.what()));
+    throw Error(Errc::failed, fmt::format("uncaught exception: {}{}", error.what(), os::remedy_of(error)));
   } catch (...) {
     throw Error(Errc::failed, "uncaught exception of a type not derived from std::exception");
   }
@@ -459,10 +458,16 @@ std::optional<bool> pass_signal(Machine& machine, int signal) {
   // acquire: as above
   const Domain* domain = MachineAccess::impl(machine).stoppable.load(std::memory_order_acquire);
   if (domain == nullptr) return false;
-  // relaxed: an end at this moment may come before or behind
-  const std::uint32_t live = domain->live_cells.load(std::memory_order_relaxed);
-  if (live == 0) return std::nullopt;
-  return loader::libc::pass_to_programs(signal, live);
+  // A program that ends has no handlers any more for a moment, in which its cell lives.
+  constexpr int moments = 20;
+  for (int moment = 0; moment < moments; ++moment) {
+    // relaxed: an end at this moment may come before or behind
+    const std::uint32_t live = domain->live_cells.load(std::memory_order_relaxed);
+    if (live == 0) return std::nullopt;
+    if (loader::libc::pass_to_programs(signal, live)) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
 }
 
 std::string describe_waits(Machine& machine) {

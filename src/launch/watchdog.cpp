@@ -207,12 +207,12 @@ void Watchdog::watch() {
         text = demand_->second;
       } else {
         const bool is_for_programs = asks_programs_only(number) || (number == SIGTERM && !passed_term);
-        if (!status_ && is_for_programs && actions_.pass_on && actions_.pass_on(number)) {
-          if (number == SIGTERM) {
+        if (!status_ && is_for_programs && actions_.pass_on) {
+          if (number == SIGTERM) {  // before it is passed on: refuse() may come at once
             passed_term = true;
             signalled = false;
           }
-          continue;
+          if (actions_.pass_on(number)) continue;
         }
         signalled = true;
         status_ = 128 + number;

@@ -87,14 +87,19 @@ TEST(MpiError, AWaitForARankThatHasFailedEndsTheRunWithItsStatus) {
 }
 
 TEST(MpiError, ADeadlockInWhichARankHasFailedHasItsStatus) {
-  const Report report = run({{3, 1}, 2}, [] {
+  // On one thread: rank 1 goes on when rank 2 has ended.
+  const Report report = run({{3, 1}, 1}, [] {
     MPI_Init(nullptr, nullptr);
-    if (rank_now() == 1) this_task::exit(3);
     int word = 0;
+    if (rank_now() == 2) {
+      MPI_Send(&word, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+      this_task::exit(5);
+    }
     MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank_now() == 1) this_task::exit(3);
   });
-  EXPECT_EQ(report.exit_status, 3);
-  EXPECT_TRUE(report.reason.starts_with("cell 1 failed first, with status 3: deadlock: ")) << report.reason;
+  EXPECT_EQ(report.exit_status, 5);
+  EXPECT_TRUE(report.reason.starts_with("cell 2 failed first, with status 5: deadlock: ")) << report.reason;
 }
 
 TEST(MpiError, CallsBeforeInitAndAfterFinalizeAreRefused) {

@@ -29,8 +29,9 @@ inline void fetch_line(const void* address) noexcept { __builtin_prefetch(addres
 inline void copy_long(void* to, const void* from, std::size_t bytes) noexcept {
   constexpr std::size_t page = 4096;
   constexpr std::size_t short_bytes = 2048;
-  const std::size_t behind = (reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from)) % page;
-  if (bytes > short_bytes && behind - 1 < 31) [[unlikely]] {
+  const std::size_t apart = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
+  // What overlaps goes as with memmove(), which libc's memcpy() is.
+  if (bytes > short_bytes && apart % page - 1 < 31 && apart >= bytes) [[unlikely]] {
     auto* into = static_cast<char*>(to);
     const auto* out_of = static_cast<const char*>(from);
     for (; bytes > short_bytes; bytes -= short_bytes, into += short_bytes, out_of += short_bytes) {

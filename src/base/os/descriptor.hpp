@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -135,6 +137,13 @@ struct DirectoryId {
 /// What helps where there is no memory: behind the reason.
 inline constexpr const char* memory_remedy =
     "; raise the limit on address space (ulimit -v), or that of the control group";
+
+/// What helps where this was thrown: there is no memory, or a size is none.
+[[nodiscard]] inline const char* remedy_of(const std::exception& error) noexcept {
+  const bool lacks_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr &&
+                            dynamic_cast<const std::bad_array_new_length*>(&error) == nullptr;
+  return lacks_memory ? memory_remedy : "";
+}
 
 /// What the system says of an error (errno), and of one that is a limit on open files or memory what helps.
 [[nodiscard]] inline std::string text_of(int error) {

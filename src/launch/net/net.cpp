@@ -258,7 +258,8 @@ class Campaign {
     if (const auto measurement = read_measurement(line)) matrix_.add(*measurement);
   }
 
-  /// What the end of a machine says of its hosts. Each call gives up a pair or a host. False: it says nothing.
+  /// What the end of a machine says of its hosts. Each call gives up a pair or a host. False: it says nothing, and all
+  /// pairs are given up.
   bool learn(const coordinator::JobResult& result) {
     bool learned = false;
     const std::string why = cause_of(result);

@@ -139,6 +139,7 @@ wire::Finished Keeper::run(const RunText& text, const std::vector<std::string>& 
   while (!status) {
     wait();
     status = child_->ended();  // before its last words are read, so that none is missed
+    if (status) root_ = 0;
     take_output(start::Child::output);
     take_output(start::Child::error);
     if (!status) welcome_member();
@@ -337,7 +338,7 @@ bool Keeper::pass_on(wire::MessageType type, std::span<const std::byte> body) {
 std::optional<bool> Keeper::pass_signal(int signal) {
   const pid_t root = root_.load();
   if (root == 0) return std::nullopt;
-  return handles(root, signal) && ::kill(root, signal) == 0;
+  return root > 0 && handles(root, signal) && ::kill(root, signal) == 0;
 }
 
 void Keeper::end() noexcept {
@@ -346,7 +347,7 @@ void Keeper::end() noexcept {
 }
 
 void Keeper::kill() noexcept {
-  if (const pid_t root = root_.load(); root != 0) start::signal_tree(root, SIGKILL);
+  if (const pid_t root = root_.load(); root > 0) start::signal_tree(root, SIGKILL);
 }
 
 void Keeper::end_by_and_by() {

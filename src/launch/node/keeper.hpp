@@ -66,8 +66,8 @@ class Keeper {
   os::EventFd wake_;
   std::atomic<bool> ends_{false};
   os::UniqueFd listener_;
-  std::atomic<pid_t> root_{0};  // of the process's tree, while it runs
-  std::mutex mutex_;            // of the socket, for who writes there
+  std::atomic<pid_t> root_{-1};  // of the process's tree, while it runs; -1: it does not yet; 0: it has ended
+  std::mutex mutex_;             // of the socket, for who writes there
   os::UniqueFd socket_;
   wire::Bytes unsent_;  // that it has not taken yet
 

@@ -239,7 +239,7 @@ int signal_own_group(Instance& instance, int signal) {
 
 int signal_by_number(Instance& instance, pid_t process, int signal) {
   if (process == INT_MIN) return failed(ESRCH);
-  if (process == 0 || process == -own_getpgid(instance, 0)) return signal_own_group(instance, signal);
+  if (process == 0 || (process < -1 && process == -own_getpgid(instance, 0))) return signal_own_group(instance, signal);
   // Another cell's of this process.
   if (process < -1 && with_instance(
                           -process, [](Instance&, void*) {}, nullptr))

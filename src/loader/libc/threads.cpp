@@ -132,11 +132,9 @@ __attribute__((no_sanitize("undefined"))) int run_routine(ProgramThread& thread,
     result = thread.routine(thread.argument);
   } catch (const abi::__forced_unwind&) {
     throw;  // pthread_exit, cancellation
-  } catch (const std::bad_alloc& error) {
-    problem =
-        fmt::format("uncaught exception in a thread that the program made: {}{}", error.what(), os::memory_remedy);
   } catch (const std::exception& error) {
-    problem = fmt::format("uncaught exception in a thread that the program made: {}", error.what());
+    problem =
+        fmt::format("uncaught exception in a thread that the program made: {}{}", error.what(), os::remedy_of(error));
   } catch (...) {
     problem = "uncaught exception in a thread that the program made, of a type not derived from std::exception";
   }

@@ -299,13 +299,21 @@ TEST(Processes, DeadlockOverSeveralIsReported) {
 }
 
 TEST(Processes, ADeadlockInWhichACellHasFailedHasItsStatus) {
-  Processes processes({3, 1}, {1, 1, 1});
-  const ProcessesOutcome outcome = processes.run([] {
-    if (me() == 1) this_task::exit(3);
-    static_cast<void>(receive({.type = 5}));
-  });
-  EXPECT_EQ(outcome.status, 3);
-  EXPECT_TRUE(outcome.failure().starts_with("cell 1 failed first, with status 3: deadlock: ")) << outcome.failure();
+  for (const bool sends : {false, true}) {  // who has sent to all tells them itself that it ends
+    Processes processes({3, 1}, {1, 1, 1});
+    const ProcessesOutcome outcome = processes.run([sends] {
+      if (me() == 1) {
+        for (const std::uint32_t to : {0U, 2U}) {
+          if (sends) send(cell(to), 1);
+        }
+        this_task::exit(3);
+      }
+      if (sends) static_cast<void>(receive({.cell = cell(1)}));
+      static_cast<void>(receive({.type = 5}));
+    });
+    EXPECT_EQ(outcome.status, 3) << sends;
+    EXPECT_TRUE(outcome.failure().starts_with("cell 1 failed first, with status 3: deadlock: ")) << outcome.failure();
+  }
 }
 
 TEST(Processes, NoDeadlockWhileSomeoneSleepsOrFramesAreSlow) {
