@@ -237,9 +237,9 @@ class Limits(unittest.TestCase):
         def run(words, **limit):
             return self.run_it([folder / words[0], *words[1:]], **limit)
 
-        # A host that is lost has its line, cells speak themselves, and so do servers of GridRPC: one for each of eight
-        # sessions, and that of the handle.
-        lines = {"apfarm --in": 2, "apfarm --entry": 3, "gridrpc": 10}
+        # A host that is lost has its line (of net each of the two), cells speak themselves, and so do servers of
+        # GridRPC: one for each of eight sessions, and that of the handle.
+        lines = {"net": 4, "apfarm --in": 2, "apfarm --entry": 3, "gridrpc": 10}
         for name, words, before in self.commands():
             for limit in limits:
                 if before and (before[1] == "down" or name == "down" or limit == limits[0]):
@@ -253,8 +253,8 @@ class Limits(unittest.TestCase):
                             self.assertEqual(len(output.splitlines()), 3, "each job has run")
                     elif status != 127:  # else the system's own loader did not get as far as our code
                         self.assertIn(status, (1, 2, 3, 255) if words[0] == "apfarm" else (1, 2, 72), (output, errors))
-                        # A node without memory for a connection closes it, and only the other end speaks.
-                        silent = "|lost its connection to it" if name == "net" else ""
+                        # A node without memory for a connection, or for words, ends without them: it is lost.
+                        silent = r"|\(cell \d\) is lost: " if name == "net" else ""
                         self.assertRegex("\n".join(refused) or output, told + silent)
                         self.assertNotRegex("\n".join(refused), r"(ulimit -\w).*\1|ulimit .*apctl up repairs")
                         self.assertLessEqual(len(refused), max(most, lines.get(name, 1)), refused)
