@@ -630,6 +630,11 @@ bool ProgressThread::pause(std::chrono::milliseconds time) {
 }
 
 void ProgressThread::run() {
+  // What throws fails the machine, which needs this thread until its end.
+  while (!closing_.load(std::memory_order_acquire)) domain_.guarded([this] { look_after_network(); });
+}
+
+void ProgressThread::look_after_network() {
   std::uint64_t quiet_word = 0;
   auto time = tick_time;
   std::uint32_t ticks = 0;

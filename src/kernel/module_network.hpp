@@ -254,6 +254,7 @@ class ProgressThread {
 
  private:
   void run();
+  void look_after_network();
   void sleep_until_stirred(std::uint64_t quiet_word);
   bool pause(std::chrono::milliseconds time);
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -352,6 +353,8 @@ class StreamConnection final : public Connection, public std::enable_shared_from
   void send_by(std::size_t bytes, Append&& append) {
     {
       const std::lock_guard lock(mutex_);
+      // Who sends next tells of it, and has to find another way.
+      if (std::exchange(broken_, false)) throw std::bad_alloc();
       if (dead_) return;
       if (waiting_.size() + bytes > settings_.waiting_bytes_max) {
         dead_ = true;
@@ -362,7 +365,13 @@ class StreamConnection final : public Connection, public std::enable_shared_from
         });
         return;
       }
-      append();
+      try {
+        append();
+      } catch (...) {  // a part of it waits already: nothing that follows would be understood
+        broken_ = dead_ = true;
+        waiting_ = {};
+        throw;
+      }
       if (writing_) return;
       writing_ = true;
     }
@@ -457,6 +466,7 @@ class StreamConnection final : public Connection, public std::enable_shared_from
   bool writing_ = false;
   bool open_ = false;
   bool dead_ = false;
+  bool broken_ = false;  // by a lack of memory, and nobody has been told yet
 };
 
 /// An endpoint that takes no connection may still be one that the network is slow to reach.
