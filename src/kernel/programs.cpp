@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <new>
 #include <span>
 #include <thread>
 #include <utility>
@@ -353,10 +352,11 @@ std::function<void()> LoadedRun::cell_body(std::shared_ptr<const loader::Program
       int status = static_cast<int>(ExitStatus::program_failed);
       bool through = false;
       ~Ended() {
+        Domain& domain = self.cell->processor->domain();
         // Relaxed: stop() has published it.
-        if (!through && self.cell->processor->domain().stops_well.load(std::memory_order_relaxed)) status = 0;
+        if (!through && domain.stops_well.load(std::memory_order_relaxed)) status = 0;
         if (status != 0 && self.cell->status == 0) self.cell->status = status;
-        run.output.ended(cell, status);
+        domain.guarded([this] { run.output.ended(cell, status); });
       }
     } ended{*this, self, cell};
     const auto& arguments_of = numbered(program_of(cell)).arguments_of;

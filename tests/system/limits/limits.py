@@ -253,9 +253,10 @@ class Limits(unittest.TestCase):
                             self.assertEqual(len(output.splitlines()), 3, "each job has run")
                     elif status != 127:  # else the system's own loader did not get as far as our code
                         self.assertIn(status, (1, 2, 3, 255) if words[0] == "apfarm" else (1, 2, 72), (output, errors))
-                        # A node without memory for a connection, or for words, ends without them: it is lost.
-                        silent = r"|\(cell \d\) is lost: " if name == "net" else ""
+                        # A node without memory for a connection, or for words, ends without them.
+                        silent = "|lost its connection to it|its process ended with status" if name == "net" else ""
                         self.assertRegex("\n".join(refused) or output, told + silent)
+                        self.assertNotRegex("\n".join(refused), "killed by signal|somebody meddles")
                         self.assertNotRegex("\n".join(refused), r"(ulimit -\w).*\1|ulimit .*apctl up repairs")
                         self.assertLessEqual(len(refused), max(most, lines.get(name, 1)), refused)
             self.assertEqual(status, 0, (name, output, errors))
