@@ -120,8 +120,11 @@ class Limits(unittest.TestCase):
                 os.setresgid(STRANGER, STRANGER, STRANGER)
                 os.setresuid(STRANGER, STRANGER, STRANGER)
 
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
-                              preexec_fn=limit, env=environment, cwd=self.folder, **options)
+        try:
+            done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
+                                  preexec_fn=limit, env=environment, cwd=self.folder, **options)
+        except BlockingIOError:  # the system does not let a user begin a program who has too many processes already
+            return 127, "", []
         left = []
 
         def none_left():
