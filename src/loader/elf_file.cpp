@@ -723,13 +723,7 @@ void ElfFile::check_unchanged() const {
   if (identify(descriptor_.get(), path_) != identity_) {
     throw Error(Errc::failed, fmt::format("{}: was changed since it was loaded; {}", path_, remedy));
   }
-  FileIdentity now;
-  try {
-    now = ElfInput(path_).identity();
-  } catch (const Error& error) {
-    throw Error(Errc::failed, fmt::format("{}; it was there when it was loaded", error.what()));
-  }
-  if (now != identity_) {
+  if (identify(path_) != identity_) {
     throw Error(Errc::failed, fmt::format("{}: was replaced since it was loaded; {}", path_, remedy));
   }
 }

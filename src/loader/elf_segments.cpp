@@ -103,6 +103,16 @@ struct stat status_of(int descriptor, const std::string& path) {
 
 FileIdentity identify(int descriptor, const std::string& path) { return identity_of(status_of(descriptor, path)); }
 
+FileIdentity identify(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    const int error = errno;
+    fail(path, error == ENOENT ? "there is no such file" : fmt::format("cannot be examined: {}", system_text(error)),
+         "it was there when it was loaded");
+  }
+  return identity_of(status);
+}
+
 ElfInput::ElfInput(const std::string& path) : path_(path) {
   descriptor_ = os::GuardedFd(open_file(path));
   const struct stat status = status_of(descriptor_.get(), path);

@@ -77,6 +77,8 @@ class ElfInput {
 
 /// Who the open file is. Throws Error(failed) naming `path` when the system cannot tell.
 [[nodiscard]] FileIdentity identify(int descriptor, const std::string& path);
+/// Which file has that name now, after one had it. Throws Error(failed) when none has.
+[[nodiscard]] FileIdentity identify(const std::string& path);
 // ElfSegments: the program headers, checked, and the way from an address of the image to bytes of the file.
 
 class ElfSegments {
