@@ -60,6 +60,9 @@ static double agreed(double value) {
 static void calibrate(struct figure* f, double sample_seconds) {
   f->count = 1;
   if (!f->calibrated || sample_seconds <= 0) return;
+  /* The first trial takes as long as the slowest rank still begins: by it, samples would be one operation. */
+  f->run(f, f->count);
+  agreed(0);
   for (int attempt = 0; attempt < 3; ++attempt) {
     const double seconds = agreed(f->run(f, f->count));
     double next = (double)f->count * sample_seconds / (seconds > 1e-9 ? seconds : 1e-9);
