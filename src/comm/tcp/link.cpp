@@ -249,7 +249,7 @@ void Link::write(bool also_full) noexcept {
   std::unique_lock hold(lock_, std::try_to_lock);
   for (int i = 0; i < tries && !hold.owns_lock(); ++i) {
     cpu_relax();
-    hold.try_lock();
+    static_cast<void>(hold.try_lock());
   }
   if (!hold.owns_lock()) {
     poller_.add_writer(this);
