@@ -79,22 +79,33 @@ struct ProgramThread {
   std::atomic<bool> over{false};   ///< Its instance has ended.
   std::atomic<bool> asked{false};  ///< To end. It has not answered yet.
   std::atomic<bool> stays{false};  ///< For ever, where it is.
+  std::atomic<bool> rests{false};  ///< Until all others rest, too.
   int times_asked = 0;
   bool makes = false;  ///< It makes a thread, and holds OwnThreads::mutex.
 };
 
 }  // namespace
 
-/// The threads of an instance that have not ended.
+/// The threads of an instance that have not ended. At the program's end they leave together: as long as one runs, it
+/// may join, detach or signal another, or use what lies on its stack.
 struct OwnThreads {
   std::mutex mutex;
   std::vector<ProgramThread*> all;
+  std::atomic<bool> leave{false};
 };
 
 namespace {
 
 /// What the calling thread runs for a program; null: it is none that a program has made.
 constinit thread_local ProgramThread* this_thread = nullptr;
+
+/// The program is over, and the thread runs no more of it. [signal handler]
+void rest(ProgramThread& thread) noexcept {
+  constexpr timespec a_while{0, 200'000};
+  const OwnThreads& threads = *thread.context->instance->libc().threads.part;
+  thread.rests.store(true, std::memory_order_relaxed);  // relaxed: who reads it too early asks once more
+  while (!threads.leave.load(std::memory_order_relaxed)) ::nanosleep(&a_while, nullptr);  // relaxed: it is all it says
+}
 
 /// Destructors of the thread's thread_locals and keys; they may call exit(), which ends but the one that does.
 void run_exits_of_thread(TaskContext& context) {
@@ -174,6 +185,7 @@ void* run_thread(void* state) {
   thread->asked.store(false, std::memory_order_relaxed);  // what came before has not been seen
   const Outcome outcome = until_exit(context, [&thread, &result] { return run_routine(*thread, result); });
   if (thread->over.load(std::memory_order_relaxed)) {  // relaxed: what it says does not matter any more
+    rest(*thread);
     context.thread_exits.clear();
     context.key_values.clear();
     // Nobody is left to join it.
@@ -434,6 +446,7 @@ void stop_this_thread(int, siginfo_t*, void* interrupted) {
       !thread->makes && context.exit_frame != nullptr && is_interruptible(*context.instance, interrupted);
   if (stops && thread->over.load(std::memory_order_relaxed)) {
     if (context.instance->services().leave_call()) stay(*thread);
+    rest(*thread);
     exit_to_frame(context, 0);
   }
   thread->asked.store(false, std::memory_order_relaxed);
@@ -473,7 +486,7 @@ constexpr auto patience = std::chrono::seconds(5);
 /// signals queue, and all are taken at the same place.
 bool ask_to_end(ProgramThread& thread) noexcept {
   thread.over.store(true, std::memory_order_relaxed);
-  if (thread.stays.load(std::memory_order_relaxed)) return false;
+  if (thread.stays.load(std::memory_order_relaxed) || thread.rests.load(std::memory_order_relaxed)) return false;
   if (thread.asked.load(std::memory_order_relaxed)) return true;
   if (thread.times_asked == asked_max) return false;
   ++thread.times_asked;
@@ -489,18 +502,33 @@ bool end_threads(Instance& instance) {
   if (threads == nullptr) return true;
   stop_timers(instance);  // their calls have threads
   prepare_stops();
+  struct Leave {
+    OwnThreads& threads;
+    ~Leave() { threads.leave.store(true, std::memory_order_relaxed); }  // relaxed: see rest()
+  };
   const auto end = std::chrono::steady_clock::now() + patience;
-  bool is_hopeful = true;
-  do {
-    {
-      const std::lock_guard lock(threads->mutex);
-      if (threads->all.empty()) return true;
-      is_hopeful = false;
-      for (ProgramThread* thread : threads->all) is_hopeful = ask_to_end(*thread) || is_hopeful;
+  const auto ask_all = [&] {
+    const std::lock_guard lock(threads->mutex);
+    bool is_hopeful = false;
+    for (ProgramThread* thread : threads->all) is_hopeful = ask_to_end(*thread) || is_hopeful;
+    return is_hopeful;
+  };
+  {
+    const Leave together{*threads};
+    while (ask_all()) {
+      instance.services().sleep(std::chrono::microseconds(100));
+      if (std::chrono::steady_clock::now() >= end) break;
     }
-    instance.services().sleep(std::chrono::microseconds(100));
-  } while (is_hopeful && std::chrono::steady_clock::now() < end);
-  return false;
+  }
+  const auto some_are_left = [threads] {
+    const std::lock_guard lock(threads->mutex);
+    return std::ranges::any_of(threads->all, [](const ProgramThread* thread) {
+      return thread->rests.load(std::memory_order_relaxed);
+    });  // relaxed: as above
+  };
+  while (some_are_left()) instance.services().sleep(std::chrono::microseconds(100));
+  const std::lock_guard lock(threads->mutex);
+  return threads->all.empty();
 }
 
 bool with_thread(Instance& instance, const ThreadName& name, const std::function<void(const TaskContext&)>& use) {

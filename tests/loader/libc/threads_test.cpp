@@ -247,6 +247,45 @@ TEST_F(Threads, EndWithTheProgram) {
   }
 }
 
+// TBB's last thread of a pool detaches the others. None of a process's threads sees another one gone when it ends.
+TEST_F(Threads, LeaveAnEndedProgramTogether) {
+  if (APLIB_TSAN || APLIB_ASAN)
+    GTEST_SKIP() << "needs a build without sanitizers: functions of theirs lie between the program and its waits";
+  auto program = c(R"(
+    #include <errno.h>
+    #include <sched.h>
+    #include <semaphore.h>
+    enum { waiters = 8, lookers = 4 };
+    static sem_t never;
+    static pthread_t ids[waiters];
+    static int begun;
+    static void* wait_for_ever(void* none) {
+      __atomic_add_fetch(&begun, 1, __ATOMIC_SEQ_CST);
+      for (;;) sem_wait(&never);
+    }
+    static void* look(void* none) {  // mostly where it cannot be stopped
+      __atomic_add_fetch(&begun, 1, __ATOMIC_SEQ_CST);
+      for (int i = 0;; ++i) {
+        sched_yield();
+        if (pthread_tryjoin_np(ids[i % waiters], 0) != EBUSY) say("gone ");
+      }
+    }
+    int main(int n, char** a) {
+      pthread_t id;
+      start(a);
+      sem_init(&never, 0, 0);
+      for (int i = 0; i < waiters; ++i) pthread_create(&ids[i], NULL, wait_for_ever, NULL);
+      for (int i = 0; i < lookers; ++i) pthread_create(&id, NULL, look, NULL);
+      while (__atomic_load_n(&begun, __ATOMIC_SEQ_CST) < waiters + lookers) usleep(100);
+      return 7;
+    })");
+  for (int run = 0; run < 20; ++run) {
+    const JournalRun ended = run_journal(program);
+    EXPECT_EQ(ended.ran.outcome.status, 7);
+    ASSERT_EQ(ended.journal, "");
+  }
+}
+
 TEST_F(Threads, OfAHandlerAreJoinedByIt) {
   const auto program = cpp(R"(
     #include <condition_variable>
