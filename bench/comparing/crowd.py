@@ -34,7 +34,8 @@ sample of all. Bold rows are those in which APlib's cells are slower than the be
 
 - All libraries run one program, `bench/peers/crowd`, which checks what it receives. They take turns in each round, in
   an order that changes by round. Each round's value is the median of {samples} samples; ratios to the best peer are
-  formed within each round. Who takes more than {slow} times as long as the fastest takes part in few rounds.
+  formed within each round. Who takes more than {slow} times as long as the fastest takes part in few rounds. A program
+  begins with 0.2 s that do not count, in which ranks begin, one after the other, and make connections.
 - "Cells" are APlib's ranks by default, "thread each" with `APLIB_THREADS=per-cell`, and "processes" with `mpiexec
   --processes`. Open MPI runs with `--oversubscribe --bind-to none --mca mpi_yield_when_idle 1`. MPICH's
   manual advises to build it for sockets (`ch3:sock`), which Debian's is not; it runs with

@@ -57,12 +57,13 @@ static double agreed(double value) {
   return value;
 }
 
-static void calibrate(struct figure* f, double sample_seconds) {
+static void calibrate(struct figure* f, double sample_seconds, double first_seconds) {
   f->count = 1;
   if (!f->calibrated || sample_seconds <= 0) return;
-  /* The first trial takes as long as the slowest rank still begins: by it, samples would be one operation. */
-  f->run(f, f->count);
-  agreed(0);
+  /* Ranks may still begin, and make connections: by a trial meanwhile, a sample would be one operation. */
+  const double end = now_seconds() + first_seconds;
+  do f->run(f, f->count);
+  while (agreed(now_seconds() < end) != 0);
   for (int attempt = 0; attempt < 3; ++attempt) {
     const double seconds = agreed(f->run(f, f->count));
     double next = (double)f->count * sample_seconds / (seconds > 1e-9 ? seconds : 1e-9);
@@ -107,7 +108,7 @@ void measure(struct plan* plan, const char* peer, int samples, double sample_sec
   if (samples > samples_max) samples = samples_max;
   double* values = malloc(sizeof *values * (size_t)plan->size * (size_t)samples);
   if (values == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
-  for (int i = 0; i < plan->size; ++i) calibrate(&plan->figures[i], sample_seconds);
+  for (int i = 0; i < plan->size; ++i) calibrate(&plan->figures[i], sample_seconds, plan->first_seconds);
   for (int round = 0; round < samples; ++round) {
     for (int i = 0; i < plan->size; ++i) {
       const struct figure* f = &plan->figures[i];

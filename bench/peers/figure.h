@@ -28,6 +28,7 @@ struct figure {
 struct plan {
   struct figure figures[figures_max];
   int size;
+  double first_seconds; /* for which each figure is tried before it counts */
 };
 
 /* Samples all figures in turn and prints a JSON line for each on rank 0. */
