@@ -170,10 +170,8 @@ Placement plan_placement(const Options& options, ProgramThreads threads, const s
   return plan;
 }
 
-std::chrono::nanoseconds poll_time(const Options& options, const Placement& placement, std::uint64_t threads_per_core) {
-  constexpr std::uint64_t usual = 8;  // measured with 8 and 32 ranks on a core
-  const auto turns = static_cast<std::int64_t>(std::max<std::uint64_t>(threads_per_core / usual, 1));
-  return options.poll_time.value_or((placement.limited ? 20us : 50us) * turns);
+std::chrono::nanoseconds poll_time(const Options& options, const Placement& placement) {
+  return options.poll_time.value_or(placement.limited ? 20us : 50us);
 }
 
 }  // namespace aplib

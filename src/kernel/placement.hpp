@@ -59,11 +59,8 @@ enum class ProgramThreads : std::uint8_t { none, some };
 
 /// How long an idle processor polls before it sleeps: as chosen, or 50 us where it has a core of its own: some more
 /// than falling asleep and being woken take (30 us), and than another processor needs to copy 1 MiB here. 20 us
-/// under a CPU quota, which pays for the polling, too; 0 where it takes another's time. With many threads on a core a
-/// wait lasts for the turns of all, and a wake-up takes a system call of one that has work to do: the time grows with
-/// them from 16 on.
-[[nodiscard]] std::chrono::nanoseconds poll_time(const Options& options, const Placement& placement,
-                                                 std::uint64_t threads_per_core = 1);
+/// under a CPU quota, which pays for the polling, too; 0 where it takes another's time.
+[[nodiscard]] std::chrono::nanoseconds poll_time(const Options& options, const Placement& placement);
 
 /// Cores, caches and packages of a computer, without its devices.
 class Topology {

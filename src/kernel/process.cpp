@@ -129,9 +129,7 @@ void ProcessRun::begin(std::uint64_t starts) {
   // A loaded host program may start its cells here. Threads made here belong to the machine, not to that program.
   const WithoutProgramContext without;
   network_->begin();
-  const std::uint64_t per_core = threads_per_core();
-  if (per_core > 1) machine_.domain->owns_cores = false;  // it is ranks that compute beside those that wait
-  machine_.domain->poll_time = poll_time(machine_.options, machine_.placement, per_core);
+  if (crowds_cores()) machine_.domain->owns_cores = false;  // it is ranks that compute beside those that wait
   if (machine_.domain->live_cells.load(std::memory_order_relaxed) == 0) network_->all_ended();  // relaxed: the same
   progress_thread_ = std::make_unique<ProgressThread>(*machine_.domain, *network_, *process_.supervisor);
   network_->status_changed();  // the host program may have given words before
@@ -139,14 +137,13 @@ void ProcessRun::begin(std::uint64_t starts) {
 
 // Each process of this host has as many threads as this one, as far as it is known. Each may be bound to cores of its
 // own, so the affinity of this one says nothing.
-std::uint64_t ProcessRun::threads_per_core() const {
+bool ProcessRun::crowds_cores() const {
   const auto online = static_cast<std::size_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L));
   const Domain& domain = *machine_.domain;
   std::uint32_t processes = 1;
   for (std::uint32_t process = 0; process < domain.cell_map.processes(); ++process)
     processes += process != domain.process && network_->module().shares_host(process) ? 1 : 0;
-  const std::uint64_t cores = usable_cpu_count(online, cpu_quota());
-  return (std::uint64_t{processes} * domain.carriers + cores - 1) / cores;
+  return std::uint64_t{processes} * domain.carriers > usable_cpu_count(online, cpu_quota());
 }
 
 void ProcessRun::open() {

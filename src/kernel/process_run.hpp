@@ -76,8 +76,8 @@ class ProcessRun {
   /// A note that cannot be acted upon ends the run.
   void nonsense(const char* what);
   void answer_probe(std::uint64_t round);
-  /// How many threads of the machine share a core of this host, rounded up.
-  [[nodiscard]] std::uint64_t threads_per_core() const;
+  /// More threads of the machine run on this host than it has cores.
+  [[nodiscard]] bool crowds_cores() const;
   class Inspection;
   void describe_here(std::uint64_t question);
 

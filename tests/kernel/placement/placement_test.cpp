@@ -137,11 +137,8 @@ TEST(Placement, PollingFollowsTheCores) {
   limited.limited = true;
   EXPECT_EQ(poll_time(options, own), 50us);
   EXPECT_EQ(poll_time(options, limited), 20us);
-  EXPECT_EQ(poll_time(options, own, 15), 50us);
-  EXPECT_EQ(poll_time(options, own, 32), 200us);
   options.poll_time = 1ms;
   EXPECT_EQ(poll_time(options, limited), 1ms);
-  EXPECT_EQ(poll_time(options, own, 32), 1ms);
 }
 
 TEST(Placement, CellsGoInContiguousBlocksOfNearlyEqualSize) {
