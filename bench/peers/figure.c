@@ -61,9 +61,9 @@ static void calibrate(struct figure* f, double sample_seconds, double first_seco
   f->count = 1;
   if (!f->calibrated || sample_seconds <= 0) return;
   /* Ranks may still begin, and make connections: by a trial meanwhile, a sample would be one operation. */
+  f->run(f, f->count);
   const double end = now_seconds() + first_seconds;
-  do f->run(f, f->count);
-  while (agreed(now_seconds() < end) != 0);
+  while (agreed(now_seconds() < end) != 0) f->run(f, f->count);
   for (int attempt = 0; attempt < 3; ++attempt) {
     const double seconds = agreed(f->run(f, f->count));
     double next = (double)f->count * sample_seconds / (seconds > 1e-9 ? seconds : 1e-9);

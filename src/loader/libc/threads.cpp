@@ -38,6 +38,7 @@
 #include "aplib/export.hpp"
 #include "arch/system.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/thread.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
@@ -91,7 +92,7 @@ struct ProgramThread {
 struct OwnThreads {
   std::mutex mutex;
   std::vector<ProgramThread*> all;
-  std::atomic<bool> leave{false};
+  std::atomic<std::uint32_t> leave{0};  ///< Not 0: they do.
 };
 
 namespace {
@@ -99,21 +100,30 @@ namespace {
 /// What the calling thread runs for a program; null: it is none that a program has made.
 constinit thread_local ProgramThread* this_thread = nullptr;
 
+/// A cancellation that comes from now on, or has not been heeded, would unwind the runtime's own functions.
+void refuse_cancellation() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr); }
+
 /// The program is over, and the thread runs no more of it. [signal handler]
 void rest(ProgramThread& thread) noexcept {
-  constexpr timespec a_while{0, 200'000};
-  const OwnThreads& threads = *thread.context->instance->libc().threads.part;
+  refuse_cancellation();
+  OwnThreads& threads = *thread.context->instance->libc().threads.part;
   thread.rests.store(true, std::memory_order_relaxed);  // relaxed: who reads it too early asks once more
-  while (!threads.leave.load(std::memory_order_relaxed)) ::nanosleep(&a_while, nullptr);  // relaxed: it is all it says
+  while (threads.leave.load(std::memory_order_relaxed) == 0)
+    os::futex_wait(threads.leave, 0, std::nullopt);  // relaxed: all it says
 }
 
-/// Destructors of the thread's thread_locals and keys; they may call exit(), which ends but the one that does.
+/// Destructors of the thread's thread_locals and keys; they may call exit(), which ends but the one that does. After the
+/// program's end none runs.
 void run_exits_of_thread(TaskContext& context) {
   while (until_exit(context, [&context] {
            run_thread_exits(context);
            run_key_destructors(context);
            return 0;
          }).jumped) {
+    if (this_thread == nullptr || !this_thread->over.load(std::memory_order_relaxed)) continue;  // relaxed: its own
+    context.thread_exits.clear();
+    context.key_values.clear();
+    return;
   }
 }
 
@@ -415,6 +425,7 @@ void await_threads(Instance& instance) {
 }
 
 void wait_to_end() noexcept {
+  refuse_cancellation();
   const timespec a_while{0, 10'000'000};
   ::nanosleep(&a_while, nullptr);
 }
@@ -430,6 +441,7 @@ namespace {
 
 /// As those whose calls of the machine wait do.
 [[noreturn]] void stay(ProgramThread& thread) noexcept {
+  refuse_cancellation();
   thread.stays.store(true, std::memory_order_relaxed);  // relaxed: who reads it too early asks once more
   sigset_t all;
   sigfillset(&all);
@@ -504,29 +516,32 @@ bool end_threads(Instance& instance) {
   prepare_stops();
   struct Leave {
     OwnThreads& threads;
-    ~Leave() { threads.leave.store(true, std::memory_order_relaxed); }  // relaxed: see rest()
+    ~Leave() {
+      threads.leave.store(1, std::memory_order_relaxed);  // relaxed: see rest()
+      os::futex_wake(threads.leave);
+    }
   };
-  const auto end = std::chrono::steady_clock::now() + patience;
-  const auto ask_all = [&] {
-    const std::lock_guard lock(threads->mutex);
-    bool is_hopeful = false;
-    for (ProgramThread* thread : threads->all) is_hopeful = ask_to_end(*thread) || is_hopeful;
-    return is_hopeful;
+  const auto until = [&](std::chrono::nanoseconds time, const auto& is_done) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (!is_done() && std::chrono::steady_clock::now() < end) {
+      instance.services().sleep(std::chrono::microseconds(100));
+    }
   };
   {
     const Leave together{*threads};
-    while (ask_all()) {
-      instance.services().sleep(std::chrono::microseconds(100));
-      if (std::chrono::steady_clock::now() >= end) break;
-    }
+    until(patience, [threads] {
+      const std::lock_guard lock(threads->mutex);
+      bool is_hopeful = false;
+      for (ProgramThread* thread : threads->all) is_hopeful = ask_to_end(*thread) || is_hopeful;
+      return !is_hopeful;
+    });
   }
-  const auto some_are_left = [threads] {
+  until(std::chrono::seconds(1), [threads] {
     const std::lock_guard lock(threads->mutex);
-    return std::ranges::any_of(threads->all, [](const ProgramThread* thread) {
-      return thread->rests.load(std::memory_order_relaxed);
-    });  // relaxed: as above
-  };
-  while (some_are_left()) instance.services().sleep(std::chrono::microseconds(100));
+    return std::ranges::none_of(threads->all, [](const ProgramThread* thread) {
+      return thread->rests.load(std::memory_order_relaxed);  // relaxed: see rest()
+    });
+  });
   const std::lock_guard lock(threads->mutex);
   return threads->all.empty();
 }

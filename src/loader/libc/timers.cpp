@@ -658,11 +658,18 @@ bool takes_outside_signals(Instance& instance) noexcept {
 bool pass_to_programs(int signal, std::size_t count) {
   const std::lock_guard lock(clockwork().mutex);
   std::vector<TimerState*> takers;
+  std::size_t ending = 0;  // they had handlers, and do not miss the signal
   for (TimerState* const state : clockwork().states()) {
     const bool handles = (state->outside >> static_cast<unsigned>(signal) & 1) != 0;
-    if (handles && state->instance != nullptr && !state->over) takers.push_back(state);
+    if (!handles || state->instance == nullptr) continue;
+    if (state->over) {
+      ++ending;
+    } else {
+      takers.push_back(state);
+    }
   }
-  if (takers.empty() || takers.size() < count || !clockwork().stir()) return false;
+  if (takers.size() + ending < std::max<std::size_t>(count, 1)) return false;
+  if (!takers.empty() && !clockwork().stir()) return false;
   for (TimerState* const state : takers) {
     if (!post_signal(*state->instance, signal, SI_USER, {}, ::getppid(), false)) continue;
     state->pause = first_retry;

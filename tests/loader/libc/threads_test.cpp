@@ -286,6 +286,44 @@ TEST_F(Threads, LeaveAnEndedProgramTogether) {
   }
 }
 
+// Main has cancelled them, and does not wait; or they were in a destructor, which holds what the next one waits for.
+TEST_F(Threads, OfAnEndedProgramAreNeitherCancelledNorDestroyFurther) {
+  if (APLIB_TSAN || APLIB_ASAN)
+    GTEST_SKIP() << "needs a build without sanitizers: functions of theirs lie between the program and its waits";
+  auto program = c(R"(
+    #include <semaphore.h>
+    static sem_t never;
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_key_t keys[2];
+    static int begun;
+    static volatile unsigned long counter;
+    static void begin(void) { __atomic_add_fetch(&begun, 1, __ATOMIC_SEQ_CST); }
+    static void* compute(void* none) { begin(); for (;;) ++counter; }
+    static void destroy(void* value) {
+      pthread_mutex_lock(&mutex);
+      begin();
+      for (;;) sem_wait(&never);
+    }
+    static void* end(void* none) {
+      for (int i = 0; i < 2; ++i) pthread_setspecific(keys[i], keys);
+      return none;
+    }
+    int main(int n, char** a) {
+      pthread_t ids[4];
+      start(a);
+      sem_init(&never, 0, 0);
+      for (int i = 0; i < 2; ++i) pthread_key_create(&keys[i], destroy);
+      for (int i = 0; i < 4; ++i) pthread_create(&ids[i], NULL, i < 3 ? compute : end, NULL);
+      while (__atomic_load_n(&begun, __ATOMIC_SEQ_CST) < 4) usleep(100);
+      for (int i = 0; i < 3; ++i) pthread_cancel(ids[i]);
+      return 7;
+    })");
+  for (int run = 0; run < 5; ++run) {
+    EXPECT_EQ(run_journal(program).ran.outcome.status, 7);
+    while (program.use_count() != 1) std::this_thread::yield();  // the instance holds it, and goes
+  }
+}
+
 TEST_F(Threads, OfAHandlerAreJoinedByIt) {
   const auto program = cpp(R"(
     #include <condition_variable>

@@ -124,6 +124,7 @@ class Limits(unittest.TestCase):
             done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
                                   preexec_fn=limit, env=environment, cwd=self.folder, **options)
         except BlockingIOError:  # the system does not let a user begin a program who has too many processes already
+            self.assertIsNotNone(processes)
             return 127, "", []
         left = []
 
