@@ -3,9 +3,11 @@
 // both part of the kernel's binary interface.
 #include "arch/system.hpp"
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -168,6 +170,13 @@ Waits was_waiting(const void* context) noexcept {
   // A wait for a lock that has no limit begins again, if the handler's flags have SA_RESTART.
   if (result == SYS_futex) return Waits::for_lock;
   return result == -EINTR || std::ranges::find(waits, result) != waits.end() ? Waits::for_others : Waits::none;
+}
+
+void pass_on_wake(const void* context) noexcept {
+  if (was_waiting(context) != Waits::for_lock) return;
+  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
+  ::syscall(SYS_futex, registers[REG_RDI], FUTEX_WAKE | (registers[REG_RSI] & FUTEX_PRIVATE_FLAG), 1, nullptr, nullptr,
+            0);
 }
 
 void break_off_wait(void* context) noexcept {

@@ -62,6 +62,11 @@
 #define APLIB_INTERPOSES_PTHREAD_CREATE 1
 #endif
 
+extern "C" {
+void _pthread_cleanup_push(_pthread_cleanup_buffer* buffer, void (*routine)(void*), void* argument) noexcept;
+void _pthread_cleanup_pop(_pthread_cleanup_buffer* buffer, int execute);
+}
+
 namespace aplib::loader::libc {
 
 namespace {
@@ -103,17 +108,28 @@ constinit thread_local ProgramThread* this_thread = nullptr;
 /// A cancellation that comes from now on, or has not been heeded, would unwind the runtime's own functions.
 void refuse_cancellation() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr); }
 
+/// libc's functions that lock register beforehand how to unlock, and longjmp() out of them does that: for a lock that
+/// the thread still waited for, too.
+void forget_cleanups() noexcept {
+  _pthread_cleanup_buffer last{};
+  _pthread_cleanup_push(
+      &last, [](void*) {}, nullptr);
+  last.__prev = nullptr;
+  _pthread_cleanup_pop(&last, 0);
+}
+
 /// The program is over, and the thread runs no more of it. [signal handler]
 void rest(ProgramThread& thread) noexcept {
   refuse_cancellation();
+  forget_cleanups();
   OwnThreads& threads = *thread.context->instance->libc().threads.part;
   thread.rests.store(true, std::memory_order_relaxed);  // relaxed: who reads it too early asks once more
   while (threads.leave.load(std::memory_order_relaxed) == 0)
     os::futex_wait(threads.leave, 0, std::nullopt);  // relaxed: all it says
 }
 
-/// Destructors of the thread's thread_locals and keys; they may call exit(), which ends but the one that does. After the
-/// program's end none runs.
+/// Destructors of the thread's thread_locals and keys; they may call exit(), which ends but the one that does. After
+/// the program's end none runs.
 void run_exits_of_thread(TaskContext& context) {
   while (until_exit(context, [&context] {
            run_thread_exits(context);
@@ -270,6 +286,11 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
   TaskContext* const maker = here();
   if (maker == nullptr) return create_natively(id, attributes, routine, argument);
   Instance& instance = *maker->instance;
+  if (this_thread != nullptr && this_thread->over.load(std::memory_order_relaxed) &&  // relaxed: else the next time
+      maker->exit_frame != nullptr) {
+    rest(*this_thread);
+    exit_to_frame(*maker, 0);
+  }
   std::unique_ptr<ProgramThread> thread;
   const Making making;
   OwnThreads* threads = nullptr;
@@ -348,6 +369,7 @@ Code file_of(const void* address) noexcept {
 
 Code code_of_libc;
 Code own_code;
+const void* yield_of_libc = nullptr;
 
 /// A walk from where a thread was interrupted to its program's code.
 struct StackWalk {
@@ -378,19 +400,34 @@ _Unwind_Reason_Code walk_on(_Unwind_Context* frame, void* state) {
 
 enum class Through : unsigned char { nothing, function_of_ours, functions_of_ours };
 
-/// By what the program has come to the wait in libc where a thread was interrupted; nothing: it was elsewhere.
-Through came_to_wait(const Instance& instance, const void* interrupted) noexcept {
-  if (arch::was_waiting(interrupted) == arch::Waits::none) return Through::nothing;
-  StackWalk walk{instance, arch::interrupted(interrupted).instruction};
+/// By what the program has come to the place in libc where a thread was interrupted; nothing: not from the program.
+Through came_from(const Instance& instance, const void* at) noexcept {
+  StackWalk walk{instance, at};
   _Unwind_Backtrace(walk_on, &walk);
   if (!walk.arrived) return Through::nothing;
   return walk.own <= 1 && walk.is_direct ? Through::function_of_ours : Through::functions_of_ours;
 }
 
+/// The same, of a wait; nothing: it was elsewhere.
+Through came_to_wait(const Instance& instance, const void* interrupted) noexcept {
+  if (arch::was_waiting(interrupted) == arch::Waits::none) return Through::nothing;
+  return came_from(instance, arch::interrupted(interrupted).instruction);
+}
+
+/// In libc's function, where threads that spin are nearly all the time. It is a few instructions.
+bool is_in_yield(const void* at) noexcept {
+  constexpr std::ptrdiff_t function_bytes = 16;
+  const auto* const yield = reinterpret_cast<const char*>(yield_of_libc);
+  const std::ptrdiff_t distance = static_cast<const char*>(at) - yield;
+  return yield != nullptr && distance >= 0 && distance < function_bytes;
+}
+
 /// The thread that was interrupted runs code of the program's own, or waits in libc, which it has called itself or by a
 /// function of ours: so it is not in the middle of what others need. Who waits for a lock may hold another one.
 bool is_interruptible(const Instance& instance, const void* interrupted) noexcept {
-  if (instance.image_at(arch::interrupted(interrupted).instruction) != nullptr) return true;
+  const void* const at = arch::interrupted(interrupted).instruction;
+  if (instance.image_at(at) != nullptr) return true;
+  if (is_in_yield(at)) return came_from(instance, at) == Through::function_of_ours;
   const Through through = came_to_wait(instance, interrupted);
   return through == Through::function_of_ours ||
          (through == Through::functions_of_ours && arch::was_waiting(interrupted) == arch::Waits::for_others);
@@ -458,6 +495,7 @@ void stop_this_thread(int, siginfo_t*, void* interrupted) {
       !thread->makes && context.exit_frame != nullptr && is_interruptible(*context.instance, interrupted);
   if (stops && thread->over.load(std::memory_order_relaxed)) {
     if (context.instance->services().leave_call()) stay(*thread);
+    arch::pass_on_wake(interrupted);
     rest(*thread);
     exit_to_frame(context, 0);
   }
@@ -473,6 +511,7 @@ void prepare_stops() {
   static const bool prepared = [] {
     code_of_libc = file_of(::dlsym(RTLD_DEFAULT, "gnu_get_libc_version"));
     own_code = file_of(reinterpret_cast<const void*>(&prepare_stops));
+    yield_of_libc = ::dlsym(RTLD_DEFAULT, "sched_yield");
     struct sigaction action {};
     action.sa_sigaction = stop_this_thread;
     action.sa_mask = stop_signals();  // they queue, and would fill the stack

@@ -190,6 +190,7 @@ TEST_F(Threads, EndWithTheProgram) {
   if (APLIB_TSAN || APLIB_ASAN)
     GTEST_SKIP() << "needs a build without sanitizers: functions of theirs lie between the program and its waits";
   auto program = c(R"(
+    #include <sched.h>
     #include <semaphore.h>
     #include <stdio.h>
     static int ends[2], begun;
@@ -212,6 +213,7 @@ TEST_F(Threads, EndWithTheProgram) {
           case 5: fgets(line, sizeof line, in); break;
           case 6: printf("x\n"); usleep(50); break;
           case 7: free(malloc(counter++ % 1000)); break;
+          case 8: sched_yield(); break;
         }
       }
     }
@@ -224,8 +226,8 @@ TEST_F(Threads, EndWithTheProgram) {
       in = fdopen(ends[0], "r");
       FILE* file = fopen(a[2], "w");
       fputs("kept", file);
-      for (int how = 0; how < 8; ++how) pthread_create(&id, NULL, work, (void*)(intptr_t)how);
-      while (__atomic_load_n(&begun, __ATOMIC_SEQ_CST) < 8) usleep(100);
+      for (int how = 0; how < 9; ++how) pthread_create(&id, NULL, work, (void*)(intptr_t)how);
+      while (__atomic_load_n(&begun, __ATOMIC_SEQ_CST) < 9) usleep(100);
       say("main ");
       if (n > 3) exit(7);
       return 7;
