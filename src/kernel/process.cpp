@@ -15,6 +15,7 @@
 #include "kernel/loaded_run.hpp"
 #include "kernel/process.hpp"
 #include "kernel/signals.hpp"
+#include "memory/slot_heap.hpp"
 
 namespace aplib {
 
@@ -462,6 +463,8 @@ void receive_note(Machine& machine, std::span<const std::byte> note) {
     impl.early_notes.emplace_back(note.begin(), note.end());
   }
 }
+
+std::uint32_t heap_layout() noexcept { return SlotHeap::layout(); }
 
 bool reports_fault(std::string_view line) noexcept {
   return line.starts_with("aplib: ") && line.find(end_of_report) != line.npos;

@@ -53,6 +53,10 @@ struct Process {
   [[nodiscard]] std::uint32_t processes() const noexcept { return static_cast<std::uint32_t>(names.size()); }
 };
 
+/// Which library places blocks in the heaps of cells here, as a number (SlotHeap::layout()). Where processes of a
+/// machine differ in it, an address of one's own may be another object's there.
+[[nodiscard]] APLIB_API std::uint32_t heap_layout() noexcept;
+
 /// The place that a launcher keeps for an ordinary process in its machine, for one cell. Call from: the thread that
 /// carries the cell.
 class APLIB_API Membership {

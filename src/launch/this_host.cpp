@@ -19,6 +19,7 @@
 
 #include "base/cpus.hpp"
 #include "base/sanitizer.hpp"
+#include "kernel/process.hpp"
 
 namespace aplib::launch {
 
@@ -118,6 +119,7 @@ wire::Hello describe_this_host() {
   hello.host_id = boot_id();  // containers share the cores
   if (hello.host_id.empty()) hello.host_id = hello.host;
   hello.pid = static_cast<std::uint64_t>(::getpid());
+  hello.heap_layout = heap_layout();
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   if (::sched_getaffinity(0, sizeof cpus, &cpus) == 0) {

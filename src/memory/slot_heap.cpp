@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <boost/interprocess/mem_algo/rbtree_best_fit.hpp>
 #include <boost/interprocess/sync/mutex_family.hpp>
+#include <boost/version.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -129,6 +130,8 @@ std::unique_ptr<HeapFile> HeapFile::make(std::uint32_t heaps) {
   auto file = SharedFile::make(name, heaps * std::uint64_t{SlotPlan::heap_bytes()});
   return file ? std::unique_ptr<HeapFile>(new HeapFile(*std::move(file))) : nullptr;
 }
+
+std::uint32_t SlotHeap::layout() noexcept { return BOOST_VERSION / 100; }
 
 SlotHeap* SlotHeap::make(char* place, std::size_t room, HeapSource source) noexcept {
   static_assert(sizeof(SlotHeap) <= state_bytes);

@@ -55,6 +55,10 @@ class SlotHeap {
  public:
   static constexpr std::size_t alignment_min = 16;
 
+  /// Of the library that places blocks (Boost 1.74: 1074). Where it differs, the same calls may give other offsets: of
+  /// blocks of the same size that are free, another version takes another one.
+  [[nodiscard]] static std::uint32_t layout() noexcept;
+
   /// Makes a heap in the `room` bytes at `place` (aligned to pages), of which it maps the first. Null when they are
   /// in use or the system has no memory; errno says which (EEXIST, ENOMEM). `source` outlives it.
   static SlotHeap* make(char* place, std::size_t room, HeapSource source = {}) noexcept;

@@ -328,6 +328,7 @@ void Coordinator::Impl::take_hello(std::uint32_t process, std::span<const std::b
                     node.name));
   }
   node.hello = *std::move(hello);
+  compare_layouts(process);
   if (!was_foretold) node.stage = Stage::here;
   node.connection->trust();
   if (starter != nullptr) starter->arrived(process);

@@ -115,6 +115,7 @@ class Coordinator::Impl {
   void close_streams();
   wire::ConnectionEvents welcome(const std::shared_ptr<wire::Connection>& connection, std::uint32_t process);
   void take_hello(std::uint32_t process, std::span<const std::byte> body);
+  void compare_layouts(std::uint32_t process);
   [[nodiscard]] bool all_at(Stage stage);
   /// Whether all nodes are so. It is asked after each message of a node, so it begins with the node that was not so the
   /// last time: N questions that end in "all" take some N steps, not N^2.
@@ -257,6 +258,8 @@ class Coordinator::Impl {
   JobResult result;
   std::string failure;
   // Of several processes that fail at once, the user is told of the first, and its status is the machine's.
+  std::optional<std::uint32_t> first_layout;  // it has told first where heaps place blocks
+  bool tells_of_layouts = false;
   std::optional<std::uint32_t> first_to_fail;  // it has told of a fault, or has failed
   std::function<void()> held_failure;          // of another one, until the first has ended, or for a moment
   wire::Timer held_for;

@@ -31,6 +31,22 @@ void Coordinator::Impl::process_said(std::uint32_t process, const std::string& l
   say_of(process, line);
 }
 
+/// Tells once that memory may lie elsewhere on another host. Who does not name others' memory by its own addresses, as
+/// most programs, is right all the same.
+void Coordinator::Impl::compare_layouts(std::uint32_t process) {
+  const KnownNode& node = *nodes[process];
+  if (node.hello.heap_layout == 0 || tells_of_layouts) return;
+  if (!first_layout) first_layout = process;
+  const KnownNode& first = *nodes[*first_layout];
+  if (first.hello.heap_layout == node.hello.heap_layout) return;
+  tells_of_layouts = true;
+  const auto boost = [](std::uint32_t layout) { return fmt::format("Boost {}.{}", layout / 1000, layout % 1000); };
+  actions.say(fmt::format(
+      "{} and {} place the memory that programs ask for differently ({} and {}): where a program puts to or gets from "
+      "memory of another host by an address of its own, build APlib with the same Boost on all hosts",
+      first.name, node.name, boost(first.hello.heap_layout), boost(node.hello.heap_layout)));
+}
+
 /// What processes have said since another one failed. Of a fault, and what came with it, the user has heard enough.
 void Coordinator::Impl::say_late_lines() {
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {

@@ -50,7 +50,7 @@
 
 namespace aplib::launch::wire {
 
-inline constexpr std::uint32_t control_version = 9;
+inline constexpr std::uint32_t control_version = 10;
 /// Bytes of a message without its head. A longer one ends the connection. What may be longer travels in pieces.
 inline constexpr std::size_t message_bytes_max = std::size_t{4} << 20;
 inline constexpr std::size_t message_head_bytes = 5;

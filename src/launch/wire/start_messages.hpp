@@ -51,9 +51,11 @@ struct Hello {
   std::string local{};
   std::uint64_t pid = 0;
   std::vector<std::uint32_t> cpus{};  ///< CPUs that it may use.
+  std::uint32_t heap_layout = 0;      ///< As the kernel's function says; 0: its keeper has spoken for it.
   template <class Self, class Fields>
   static void list(Self& self, Fields&& fields) {
-    fields(self.control, self.version, self.process, self.host, self.host_id, self.local, self.pid, self.cpus);
+    fields(self.control, self.version, self.process, self.host, self.host_id, self.local, self.pid, self.cpus,
+           self.heap_layout);
   }
 };
 
