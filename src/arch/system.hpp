@@ -48,8 +48,8 @@ enum class Waits : unsigned char { none, for_lock, for_others };
 /// Whether the thread was in a system call that waits, of those that the kernel breaks off for a signal or begins again
 /// after it. `context`: the handler's third argument. Async-signal-safe.
 [[nodiscard]] Waits was_waiting(const void* context) noexcept;
-/// The thread does not go on with a wait for a lock, or with the wake-up of others, if it was in one: another that waits
-/// there is woken. Async-signal-safe.
+/// The thread does not go on with a wait for a lock, or with waking others, if it was in one: another that waits there
+/// is woken. Async-signal-safe.
 void pass_on_wake(const void* context) noexcept;
 /// Such a call ends with EINTR. Nothing if there was none. Async-signal-safe.
 void break_off_wait(void* context) noexcept;
