@@ -199,8 +199,8 @@ TEST(SlotHeapTest, TheLayoutIsTheOneOfItsLibrary) {
       EXPECT_EQ(hash, 4067405646107365493U);
       break;  // Debian 13
     default:
-      EXPECT_NE(hash, 0);
-      break;
+      ADD_FAILURE() << "the layout of layout() " << SlotHeap::layout() << " is not known here: add " << hash
+                    << ", if two computers with this version of Boost give it";
   }
 }
 
