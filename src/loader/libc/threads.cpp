@@ -124,23 +124,23 @@ void rest(ProgramThread& thread) noexcept {
   forget_cleanups();
   OwnThreads& threads = *thread.context->instance->libc().threads.part;
   thread.rests.store(true, std::memory_order_relaxed);  // relaxed: who reads it too early asks once more
-  while (threads.leave.load(std::memory_order_relaxed) == 0)
-    os::futex_wait(threads.leave, 0, std::nullopt);  // relaxed: all it says
+  // relaxed: it is all that this says
+  while (threads.leave.load(std::memory_order_relaxed) == 0) os::futex_wait(threads.leave, 0, std::nullopt);
 }
 
 /// Destructors of the thread's thread_locals and keys; they may call exit(), which ends but the one that does. After
 /// the program's end none runs.
 void run_exits_of_thread(TaskContext& context) {
-  while (until_exit(context, [&context] {
-           run_thread_exits(context);
-           run_key_destructors(context);
-           return 0;
-         }).jumped) {
-    if (this_thread == nullptr || !this_thread->over.load(std::memory_order_relaxed)) continue;  // relaxed: its own
-    context.thread_exits.clear();
-    context.key_values.clear();
-    return;
+  const auto is_over = [] { return this_thread != nullptr && this_thread->over.load(std::memory_order_relaxed); };
+  while (!is_over() && until_exit(context, [&context] {
+                         run_thread_exits(context);
+                         run_key_destructors(context);
+                         return 0;
+                       }).jumped) {
   }
+  if (!is_over()) return;
+  context.thread_exits.clear();
+  context.key_values.clear();
 }
 
 void release(ProgramThread& thread) {
@@ -212,8 +212,6 @@ void* run_thread(void* state) {
   const Outcome outcome = until_exit(context, [&thread, &result] { return run_routine(*thread, result); });
   if (thread->over.load(std::memory_order_relaxed)) {  // relaxed: what it says does not matter any more
     rest(*thread);
-    context.thread_exits.clear();
-    context.key_values.clear();
     // Nobody is left to join it.
     pthread_detach(pthread_self());
   } else if (outcome.jumped) {
