@@ -316,6 +316,7 @@ bool Instance::finish() {
       run_part([this, &image] { destroy_image(image); });
     }
     ended = libc::end_threads(*this);
+    libc::abandon_locks(*this);
   } catch (...) {  // the machine stops
     show(holders_ == 1);
     throw;

@@ -107,4 +107,8 @@ void wait_to_end() noexcept;
 /// from: the last flow of the instance, after its last code. Lets other tasks run meanwhile.
 [[nodiscard]] bool end_threads(Instance& instance);
 
+/// What tasks of the program still hold that its next owner is told of: robust mutexes. Call from: the last flow of the
+/// instance, after its last code.
+void abandon_locks(Instance& instance) noexcept;
+
 }  // namespace aplib::loader::libc

@@ -90,12 +90,19 @@ struct StdioPrivate;    // stdio.cpp
 struct TimerState;      // timers.cpp
 struct ProcessPrivate;  // process.cpp: popen's
 struct HeapAccount;     // heap.cpp
+struct ChosenPlaces;    // heap.cpp: mmap at an address
 struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
 struct RecordLocks;     // record_locks.cpp
 struct Keys;            // keys.cpp: of thread-specific data
 struct OwnThreads;      // threads.cpp: those that have not ended
 struct Identity;        // identity.cpp: the pid
 struct DlState;         // dl.cpp: handles of the program's own dlopen, dlerror's text
+
+/// What a task holds: a mutex, a lock for writing, a FILE.
+struct HeldLock {
+  const void* lock;
+  pthread_mutex_t* robust;  ///< The lock, if its next owner is told of an end that has not let it go; else null.
+};
 
 struct LibcState {
   LibcState() noexcept;
@@ -139,7 +146,7 @@ struct LibcState {
   const std::uint32_t number;           ///< Nobody else's, before or after; not 0.
   std::atomic<int> descriptors{0};      ///< That the program has open, as far as is known.
   std::atomic<int> descriptors_max{0};  ///< RLIMIT_NOFILE that it has set; 0: none.
-  std::vector<const void*> held_locks;  // synchronization.cpp
+  std::vector<HeldLock> held_locks;     // synchronization.cpp
 
   // --- the rest
   Lazy<GetoptPrivate> getopt;
@@ -153,6 +160,7 @@ struct LibcState {
   Lazy<StdioPrivate> stdio;
   Lazy<ProcessPrivate> process;
   Lazy<HeapAccount> heap;
+  Lazy<ChosenPlaces> places;
   Lazy<ExitLists> exits;
   Lazy<Keys> keys;
   Lazy<OwnThreads> threads;

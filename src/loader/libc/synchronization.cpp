@@ -10,18 +10,24 @@
 // cells share threads, and move from one to another. So each program remembers what its tasks hold of these, and its
 // cell keeps its thread meanwhile.
 #include <aio.h>
+#include <linux/futex.h>
 #include <mqueue.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/sem.h>
+#include <sys/syscall.h>
 #include <threads.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -93,8 +99,8 @@ int bound_sem_timedwait(sem_t* semaphore, const timespec* time) {
 
 // ---------------------------------------------------------------- what a thread holds
 
-/// What tasks of the instance hold, by address; a recursive mutex as often as it is locked.
-using Held = std::vector<const void*>;
+/// What tasks of the instance hold; a recursive mutex as often as it is locked.
+using Held = std::vector<HeldLock>;
 
 /// The instance whose task calls. Null: it is a thread, which stays what it is.
 Instance* of_task(const void* caller) noexcept {
@@ -102,11 +108,11 @@ Instance* of_task(const void* caller) noexcept {
   return flow != nullptr && !flow->of_thread ? calling(caller) : nullptr;
 }
 
-void hold(const void* caller, const void* lock) {
+void hold(const void* caller, const void* lock, pthread_mutex_t* robust = nullptr) {
   Instance* const instance = of_task(caller);
   if (instance == nullptr) return;
   Held& held = instance->libc().held_locks;
-  held.push_back(lock);
+  held.push_back({lock, robust});
   if (held.size() == 1) instance->services().keep_thread(true);
 }
 
@@ -114,7 +120,7 @@ void let_go(const void* caller, const void* lock) noexcept {
   Instance* const instance = of_task(caller);
   if (instance == nullptr) return;
   Held& held = instance->libc().held_locks;
-  const auto found = std::ranges::find(held, lock);
+  const auto found = std::ranges::find(held, lock, &HeldLock::lock);
   if (found == held.end()) return;
   held.erase(found);
   if (held.empty()) instance->services().keep_thread(false);
@@ -124,6 +130,7 @@ void let_go(const void* caller, const void* lock) noexcept {
 
 /// Its kind asks who owns it (glibc: recursive 1, error-checking 2, robust bit 4, two protocols bits 5 and 6).
 bool is_owned(const pthread_mutex_t* mutex) noexcept { return (mutex->__data.__kind & 0x73) != 0; }
+bool is_robust(const pthread_mutex_t* mutex) noexcept { return (mutex->__data.__kind & 0x10) != 0; }
 /// And processes share it (bit 7).
 bool is_shared_and_owned(const pthread_mutex_t* mutex) noexcept {
   return (mutex->__data.__kind & 0x80) != 0 && is_owned(mutex);
@@ -133,7 +140,7 @@ bool is_shared_and_owned(const pthread_mutex_t* mutex) noexcept {
 bool is_held_by_neighbour(Instance& instance, const pthread_mutex_t* mutex) noexcept {
   if (mutex->__data.__owner != ::gettid()) return false;
   const Held& held = instance.libc().held_locks;
-  return std::ranges::find(held, mutex) == held.end();
+  return std::ranges::find(held, static_cast<const void*>(mutex), &HeldLock::lock) == held.end();
 }
 
 /// Of one that processes share.
@@ -153,8 +160,8 @@ int lock_unshared(const void* caller, pthread_mutex_t* mutex) noexcept {
 }
 
 /// After a try to lock it: its result.
-int locked(const void* caller, const pthread_mutex_t* mutex, int result) {
-  if ((result == 0 || result == EOWNERDEAD) && is_owned(mutex)) hold(caller, mutex);
+int locked(const void* caller, pthread_mutex_t* mutex, int result) {
+  if ((result == 0 || result == EOWNERDEAD) && is_owned(mutex)) hold(caller, mutex, is_robust(mutex) ? mutex : nullptr);
   return result;
 }
 
@@ -220,6 +227,37 @@ int bound_mtx_timedlock(mtx_t* mutex, const timespec* time) {
 }
 int bound_mtx_unlock(mtx_t* mutex) {
   return in_words_of_c11(unlock_mutex(__builtin_return_address(0), mutex_of(mutex)));
+}
+
+/// Still mapped.
+bool is_there(const void* place, std::size_t bytes) noexcept {
+  const auto page = static_cast<std::uintptr_t>(::getpagesize());
+  const auto address = reinterpret_cast<std::uintptr_t>(place);
+  const std::uintptr_t begin = address / page * page;
+  std::array<unsigned char, 2> pages{};
+  return ::mincore(reinterpret_cast<void*>(begin), address + bytes - begin, pages.data()) == 0;
+}
+
+/// What the system does for a thread that ends with a robust mutex, whose next owner is told by EOWNERDEAD; but the
+/// thread goes on, so it comes off the thread's list, too. Sources: robust-futexes.txt of Linux' documentation, and
+/// glibc's DEQUEUE_MUTEX.
+void abandon(pthread_mutex_t& mutex) noexcept {
+  auto& state = mutex.__data;
+  const std::atomic_ref<int> word(state.__lock);
+  const auto bits = static_cast<unsigned>(word.load(std::memory_order_relaxed));  // relaxed: its owner is this thread
+  if (static_cast<pid_t>(bits & FUTEX_TID_MASK) != ::gettid()) return;
+  const auto entry_of = [](const __pthread_internal_list* next) {  // the system marks pointers by their last bit
+    return reinterpret_cast<__pthread_internal_list*>((reinterpret_cast<std::uintptr_t>(next) & ~std::uintptr_t{1}) -
+                                                      offsetof(__pthread_internal_list, __next));
+  };
+  entry_of(state.__list.__next)->__prev = state.__list.__prev;
+  entry_of(state.__list.__prev)->__next = state.__list.__next;
+  state.__list = {};
+  state.__owner = 0;
+  const unsigned waits = bits & FUTEX_WAITERS;
+  const auto before = static_cast<unsigned>(
+      word.exchange(static_cast<int>(waits | FUTEX_OWNER_DIED), std::memory_order_release));  // what it has guarded
+  if (((before | waits) & FUTEX_WAITERS) != 0) ::syscall(SYS_futex, &state.__lock, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
 // ---------------------------------------------------------------- condition variables
@@ -576,6 +614,16 @@ int bound_msgsnd(int queue, const void* message, std::size_t bytes, int flags) {
 }
 
 }  // namespace
+
+void abandon_locks(Instance& instance) noexcept {
+  Held& held = instance.libc().held_locks;
+  if (held.empty() || on_program_thread()) return;
+  for (const HeldLock& each : held) {
+    if (each.robust != nullptr && is_there(each.robust, sizeof *each.robust)) abandon(*each.robust);
+  }
+  held.clear();
+  instance.services().keep_thread(false);
+}
 
 std::span<const Binding> synchronization_bindings() {
   static const Binding table[] = {

@@ -39,6 +39,7 @@ class Blocking : public testing::Test {
     flags.insert(flags.end(), {"-shared", "-D_GNU_SOURCE", "-w"});
     const std::string before =
         "#include <errno.h>\n#include <fcntl.h>\n#include <linux/futex.h>\n#include <mqueue.h>\n#include <poll.h>\n"
+        "#include <pthread.h>\n"
         "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/epoll.h>\n#include <sys/mman.h>\n"
         "#include <sys/socket.h>\n#include <sys/stat.h>\n#include <sys/syscall.h>\n#include <sys/uio.h>\n"
         "#include <sys/un.h>\n#include <time.h>\n#include <unistd.h>\n"
@@ -269,6 +270,25 @@ TEST_F(Blocking, WhatComesIsWaitedFor) {
           << body << fortified;
     }
   }
+}
+
+// Nobody is left to let it go, and the thread that held it carries others now.
+TEST_F(Blocking, AMutexOfACellThatHasEndedIsItsNextOwners) {
+  const std::string open =
+      "int file = open(words[1], O_RDWR | O_CREAT, 0600); CHECK(ftruncate(file, 4096) == 0);"
+      "pthread_mutex_t* mutex = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);"
+      "usleep(1);";
+  const std::string lock =
+      "pthread_mutexattr_t a; pthread_mutexattr_init(&a); pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);"
+      "static pthread_mutex_t own; CHECK(pthread_mutex_init(&own, &a) == 0); CHECK(pthread_mutex_lock(&own) == 0);"
+      "pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED); CHECK(pthread_mutex_init(mutex, &a) == 0);"
+      "CHECK(pthread_mutex_lock(mutex) == 0);";
+  const std::string take =
+      "CHECK(pthread_mutex_lock(mutex) == EOWNERDEAD); CHECK(pthread_mutex_consistent(mutex) == 0);"
+      "CHECK(pthread_mutex_unlock(mutex) == 0); CHECK(pthread_mutex_lock(mutex) == 0);";
+  EXPECT_EQ(run_beside(open + lock, [] {}), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(run_beside(open + take, [] {}), 0);
+  ::unlink(path_.c_str());
 }
 
 }  // namespace
