@@ -309,6 +309,7 @@ int asked(const void* caller, int descriptor) {
 /// write() on an outlet, whose reader may need this thread.
 ssize_t write_to_outlet(const void* caller, Outlet& outlet, const void* bytes, std::size_t count) {
   if (outlet.waits) return write_in_turn(caller, outlet.descriptor.get(), bytes, count);
+  pthread_testcancel();
   return write_outlet(outlet, static_cast<const char*>(bytes), count);
 }
 
@@ -324,6 +325,7 @@ ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
     return writev_in_turn(__builtin_return_address(0), descriptor, pieces, count);
   }
   if (outlet->waits) return writev_in_turn(__builtin_return_address(0), outlet->descriptor.get(), pieces, count);
+  pthread_testcancel();
   if (outlet->leads == Outlet::Leads::to_file) return ::writev(outlet->descriptor.get(), pieces, count);
   std::string whole;
   for (int i = 0; i < count; ++i) whole.append(static_cast<const char*>(pieces[i].iov_base), pieces[i].iov_len);
@@ -427,8 +429,11 @@ int own_ioctl(int descriptor, unsigned long request, ...) {
 }
 
 void* own_mmap(void* address, std::size_t bytes, int protection, int flags, int descriptor, off64_t offset) {
-  const int file = (flags & MAP_ANONYMOUS) != 0 ? descriptor : redirected(__builtin_return_address(0), descriptor);
-  return ::mmap64(address, bytes, protection, flags, file, offset);
+  const void* const caller = __builtin_return_address(0);
+  const int file = (flags & MAP_ANONYMOUS) != 0 ? descriptor : redirected(caller, descriptor);
+  Instance* const instance = address != nullptr ? calling(caller) : nullptr;
+  return instance != nullptr ? map_at_choice(*instance, address, bytes, protection, flags, file, offset)
+                             : ::mmap64(address, bytes, protection, flags, file, offset);
 }
 
 int own_epoll_ctl(int epoll, int operation, int descriptor, epoll_event* event) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The heap of programs: blocks of slots, and how much memory an instance has taken.
+// The heap of programs: blocks of slots, how much memory an instance has taken, and what it maps at addresses of its
+// own choice.
 //
 // Blocks of cells' heaps (memory/slot_heap.hpp) get into the hands of any code of the process. They look like
 // malloc's and go where malloc's go: a program frees what libc has allocated for it, libc resizes a line that the
@@ -55,5 +56,10 @@ struct HeapUse {
 
 /// All zero unless the program was loaded with account_heap. Call from: any thread while the instance lives.
 HeapUse heap_use(Instance& instance);
+
+/// mmap() at an address that the program has chosen. What another cell has there stays: with MAP_FIXED, the program
+/// ends with words. Call from: a flow of the instance.
+void* map_at_choice(Instance& instance, void* address, std::size_t bytes, int protection, int flags, int descriptor,
+                    std::int64_t offset);
 
 }  // namespace aplib::loader::libc

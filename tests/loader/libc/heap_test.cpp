@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The heap of loaded programs, counted per instance.
+// The heap of loaded programs, counted per instance, and memory at addresses that they choose.
 #include "loader/libc/heap.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <cerrno>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "compile.hpp"
 #include "running.hpp"
@@ -111,6 +115,108 @@ TEST_F(HeapTest, OneInstanceDoesNotCountForAnother) {
 TEST_F(HeapTest, NothingIsCountedUnlessAsked) {
   const auto takes = program("void take() { free(malloc(5000)); }", false);
   EXPECT_EQ(uses(takes, {"take"})[0].calls, 0U);
+}
+
+/// Programs that map memory where they choose.
+class ChosenAddress : public testing::Test {
+ protected:
+  std::shared_ptr<const Program> load() {
+    return Program::load(shop_.compile(R"(
+      #define _GNU_SOURCE
+      #include <errno.h>
+      #include <stdlib.h>
+      #include <sys/mman.h>
+      enum { page = 4096, flags = MAP_PRIVATE | MAP_ANONYMOUS };
+      static int* mapped;
+      static int map_at(char* place, int how) {
+        char* got = mmap(place, page, PROT_READ | PROT_WRITE, flags | how, -1, 0);
+        return got == place ? 0 : got == MAP_FAILED ? errno : -1;
+      }
+      int take(char* place) {
+        const int error = map_at(place, MAP_FIXED);
+        if (error == 0) *(mapped = (int*)place) = 7;
+        return error;
+      }
+      int take_free(char* place) { return map_at(place, MAP_FIXED_NOREPLACE); }
+      int give(char* place) { return munmap(place, page); }
+      int kept(void) { return *mapped == 7 ? 0 : 1; }
+      int refill(void) {
+        char* range = mmap(NULL, 8 * page, PROT_NONE, flags, -1, 0);
+        void* block;
+        if (map_at(range + page, MAP_FIXED) != 0) return 1;
+        range[page] = 1;
+        if (map_at(range + page, MAP_FIXED) != 0 || range[page] != 0) return 2;
+        if (posix_memalign(&block, page, 2 * page) != 0 || map_at(block, MAP_FIXED) != 0) return 3;
+        return 0;
+      })",
+                                       {"-shared", "-O1", "-w"}, "p.so"));
+  }
+  static char* free_place() {
+    void* const place = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ::munmap(place, 4096);
+    return static_cast<char*>(place);
+  }
+  /// Runs `body` in an instance of cell 0, or of 1 inside the other's body.
+  static void run_in(const std::shared_ptr<const Program>& program, std::uint32_t cell, RecordingHost& host,
+                     const std::function<void(Instance&)>& body) {
+    ProgramContext* const outer = std::exchange(current_program_context, nullptr);
+    run_instance(make_instance(program, host, cell), [&](Instance& instance) {
+      body(instance);
+      return 0;
+    });
+    current_program_context = outer;
+  }
+  static int call(Instance& instance, const char* name, char* place) {
+    return function_of<int(char*)>(instance, name)(place);
+  }
+
+ private:
+  Workshop shop_;
+};
+
+TEST_F(ChosenAddress, OfAnotherCellIsNotOverwrittenSilently) {
+  const auto program = load();
+  char* const place = free_place();
+  RecordingHost hosts[2];
+  run_in(program, 0, hosts[0], [&](Instance& first) {
+    EXPECT_EQ(call(first, "take", place), 0);
+    run_in(program, 1, hosts[1], [&](Instance& second) {
+      EXPECT_EQ(call(second, "take_free", place), EEXIST);
+      call(second, "take", place);
+      ADD_FAILURE() << "it was mapped";
+    });
+    EXPECT_EQ(function_of<int()>(first, "kept")(), 0);
+  });
+  EXPECT_EQ(hosts[0].failure, "");
+  EXPECT_EQ(hosts[1].failed_status, 1);
+  EXPECT_NE(hosts[1].failure.find("--processes"), std::string::npos) << hosts[1].failure;
+  // The first has ended.
+  RecordingHost after;
+  run_in(program, 1, after, [&](Instance& third) { EXPECT_EQ(call(third, "take", place), 0); });
+  EXPECT_EQ(after.failure, "");
+  ::munmap(place, 4096);
+}
+
+TEST_F(ChosenAddress, IsFreeAgainOnceItIsUnmapped) {
+  const auto program = load();
+  char* const place = free_place();
+  RecordingHost hosts[2];
+  run_in(program, 0, hosts[0], [&](Instance& first) {
+    EXPECT_EQ(call(first, "take_free", place), 0);
+    EXPECT_EQ(call(first, "give", place), 0);
+    run_in(program, 1, hosts[1], [&](Instance& second) {
+      EXPECT_EQ(call(second, "take", place), 0);
+      EXPECT_EQ(call(second, "take", place), 0);  // its own
+    });
+  });
+  EXPECT_EQ(hosts[1].failure, "");
+  ::munmap(place, 4096);
+}
+
+TEST_F(ChosenAddress, InMemoryOfTheProgramItselfIsMapped) {
+  RecordingHost host;
+  run_in(load(), 0, host, [](Instance& instance) { EXPECT_EQ(function_of<int()>(instance, "refill")(), 0); });
+  EXPECT_EQ(host.failure, "");
 }
 
 }  // namespace
