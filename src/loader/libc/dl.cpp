@@ -17,6 +17,7 @@
 
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/thread.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
 #include "loader/known_images.hpp"
@@ -299,7 +300,9 @@ void construct(Instance& instance, DlState& state, const Opened& opened) {
   }
 }
 
+/// No cancellation point, as in libc: a library is loaded as a whole, or not.
 void* open_of(const Caller& caller, const char* name, int flags) {
+  const os::CancellationDisabled uncancelled;
   Instance& instance = *caller.instance;
   DlState& state = dl_state_of(instance);
   Opened opened;
@@ -361,7 +364,9 @@ std::vector<std::uint32_t> give_up(Instance& instance, DlState& state, DlHandle&
   return victims;
 }
 
+/// No cancellation point, either.
 int close(Instance& instance, void* name) {
+  const os::CancellationDisabled uncancelled;
   DlState& state = dl_state_of(instance);
   std::vector<std::uint32_t> victims;
   {

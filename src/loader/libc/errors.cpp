@@ -54,18 +54,24 @@ std::string after(const char* prefix, const std::string& text) {
 
 // --- messages
 
+/// A cancellation point, as in libc.
+void tell(Instance& instance, const std::string& text) {
+  pthread_testcancel();
+  say(instance, text);
+}
+
 void own_perror(const char* prefix) {
   const int number = errno;
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr) return ::perror(prefix);
-  say(*instance, after(prefix, error_text(number)));
+  tell(*instance, after(prefix, error_text(number)));
 }
 
 void own_herror(const char* prefix) {
   const int number = h_errno;
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr) return ::herror(prefix);
-  say(*instance, after(prefix, ::hstrerror(number)));
+  tell(*instance, after(prefix, ::hstrerror(number)));
 }
 
 std::string signal_text(int signal) {
@@ -74,17 +80,17 @@ std::string signal_text(int signal) {
 }
 
 void own_psignal(Instance& instance, int signal, const char* prefix) {
-  say(instance, after(prefix, signal_text(signal)));
+  tell(instance, after(prefix, signal_text(signal)));
 }
 
 // Less than libc's: no word for each code.
 void own_psiginfo(Instance& instance, const siginfo_t* info, const char* prefix) {
   const bool fault =
       info->si_signo == SIGSEGV || info->si_signo == SIGBUS || info->si_signo == SIGILL || info->si_signo == SIGFPE;
-  say(instance,
-      after(prefix, fault ? fmt::format("{} (code {} [{}])", signal_text(info->si_signo), info->si_code, info->si_addr)
-                          : fmt::format("{} (code {} {} {})", signal_text(info->si_signo), info->si_code, info->si_pid,
-                                        info->si_uid)));
+  tell(instance,
+       after(prefix, fault ? fmt::format("{} (code {} [{}])", signal_text(info->si_signo), info->si_code, info->si_addr)
+                           : fmt::format("{} (code {} {} {})", signal_text(info->si_signo), info->si_code, info->si_pid,
+                                         info->si_uid)));
 }
 
 // --- err, warn (err(3))
@@ -97,7 +103,7 @@ void warn_of(Instance& instance, int number, const char* format, va_list argumen
     if (number >= 0) text += ": ";
   }
   if (number >= 0) text += error_text(number);
-  say(instance, text + '\n');
+  tell(instance, text + '\n');
 }
 
 void print_warning(const void* caller, const char* format, va_list arguments) {
@@ -153,7 +159,7 @@ void report(Instance& instance, int number, SourceLine place, const char* format
   if (place.file != nullptr) text += fmt::format("{}:{}: ", place.file, place.line);
   text += printed(format, arguments);
   if (number != 0) text += ": " + error_text(number);
-  say(instance, text + '\n');
+  tell(instance, text + '\n');
   ++*reports.count;
 }
 
@@ -188,6 +194,7 @@ void own_error_at_line(int status, int number, const char* file, unsigned line, 
 // Libc sends it, by the name and in the time zone of the program.
 void write_log(const void* caller, int priority, int level, const char* format, va_list arguments) {
   const std::string text = printed(format, arguments, level);  // first: it may name errno
+  pthread_testcancel();
   Instance* const instance = calling(caller);
   if (instance == nullptr) return ::syslog(priority, "%s", text.c_str());
   StdioPrivate& own = stdio_of(*instance);

@@ -118,8 +118,11 @@ std::size_t put(std::FILE* file, int descriptor, const char* bytes, std::size_t 
   return done;
 }
 
+/// A cancellation point where it writes, as in libc.
 std::size_t write_stream(std::FILE* file, const char* bytes, std::size_t count) {
-  const std::optional<int> descriptor = fits(file, count) ? std::nullopt : waiting_descriptor(file);
+  if (fits(file, count)) return std::fwrite(bytes, 1, count, file);
+  pthread_testcancel();
+  const std::optional<int> descriptor = waiting_descriptor(file);
   return descriptor ? put(file, *descriptor, bytes, count) : std::fwrite(bytes, 1, count, file);
 }
 
@@ -139,7 +142,9 @@ int own_fputs(const char* text, std::FILE* file) {
 
 template <auto native>
 int put_byte(int byte, std::FILE* file) {
-  const std::optional<int> descriptor = fits(file, 1) ? std::nullopt : waiting_descriptor(file);
+  if (fits(file, 1)) return native(byte, file);
+  pthread_testcancel();
+  const std::optional<int> descriptor = waiting_descriptor(file);
   if (!descriptor) return native(byte, file);
   const auto one = static_cast<unsigned char>(byte);
   return put(file, *descriptor, reinterpret_cast<const char*>(&one), 1) == 1 ? one : EOF;
@@ -171,6 +176,7 @@ PrintedText::PrintedText(int level, const char* format, va_list arguments) noexc
 }
 
 int print_in_turn(std::FILE* file, std::optional<int> level, const char* format, va_list arguments) {
+  pthread_testcancel();
   const std::optional<int> descriptor = waiting_descriptor(file);
   if (!descriptor) {
     return level ? __vfprintf_chk(file, *level, format, arguments) : std::vfprintf(file, format, arguments);

@@ -56,6 +56,7 @@ int print_checked(const void* caller, int level, const char* format, va_list arg
 }
 
 int own_puts(const char* text) {
+  pthread_testcancel();  // not while it has the lock
   std::FILE* out = stream_at(__builtin_return_address(0), Stream::out);
   const std::size_t length = std::strlen(text);
   if (write_may_wait(out))
@@ -159,7 +160,10 @@ std::FILE* own_freopen(Instance& instance, const char* path, const char* mode, s
   return track(instance, ::freopen64(path != nullptr ? seen.get() : nullptr, mode, file));
 }
 
-int own_fflush(Instance& instance, std::FILE* file) { return flush_stream(instance, file); }
+int own_fflush(Instance& instance, std::FILE* file) {
+  pthread_testcancel();
+  return flush_stream(instance, file);
+}
 
 int own_fileno(std::FILE* file) {
   Instance* instance = calling(__builtin_return_address(0));

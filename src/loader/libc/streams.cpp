@@ -17,6 +17,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/os/thread.hpp"
 #include "loader/libc/caller.hpp"
 #include "loader/libc/waiting.hpp"
 
@@ -327,6 +328,7 @@ int flush_stream(Instance& instance, std::FILE* file) {
 }
 
 void say(Instance& instance, std::string_view text) noexcept {
+  const os::CancellationDisabled uncancelled;
   if (std::FILE* file = stream_of(instance, Stream::err)) std::fwrite(text.data(), 1, text.size(), file);
 }
 

@@ -128,6 +128,15 @@ void rest(ProgramThread& thread) noexcept {
   while (threads.leave.load(std::memory_order_relaxed) == 0) os::futex_wait(threads.leave, 0, std::nullopt);
 }
 
+/// Where the program is over, the calling thread leaves it.
+void leave_if_over() noexcept {
+  if (this_thread == nullptr || !this_thread->over.load(std::memory_order_relaxed)) return;  // relaxed: else next time
+  TaskContext& context = *this_thread->context;
+  if (context.exit_frame == nullptr) return;
+  rest(*this_thread);
+  exit_to_frame(context, 0);
+}
+
 /// Destructors of the thread's thread_locals and keys; they may call exit(), which ends but the one that does. After
 /// the program's end none runs.
 void run_exits_of_thread(TaskContext& context) {
@@ -279,16 +288,33 @@ class Making {
   }
 };
 
+/// What a thread is made with: its stack has room for stop_this_thread(), unless the program has brought the stack.
+class WithRoom {
+ public:
+  explicit WithRoom(const pthread_attr_t* asked) noexcept : used_(asked) {
+    constexpr std::size_t stack_min = std::size_t{64} << 10;
+    if (asked == nullptr) return;
+    wider_ = *asked;  // and what it points to, as long as the call lasts
+    void* place = nullptr;
+    std::size_t bytes = 0;
+    if (pthread_attr_getstack(asked, &place, &bytes) != 0 || bytes == 0 || bytes >= stack_min) return;
+    const bool is_brought = reinterpret_cast<std::uintptr_t>(place) + bytes != 0;  // glibc: it has an end
+    if (is_brought) return;
+    if (pthread_attr_setstacksize(&wider_, stack_min) == 0) used_ = &wider_;
+  }
+  [[nodiscard]] const pthread_attr_t* get() const noexcept { return used_; }
+
+ private:
+  const pthread_attr_t* used_;
+  pthread_attr_t wider_{};
+};
+
 int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, void* argument,
            const void* caller) noexcept {
   TaskContext* const maker = here();
   if (maker == nullptr) return create_natively(id, attributes, routine, argument);
   Instance& instance = *maker->instance;
-  if (this_thread != nullptr && this_thread->over.load(std::memory_order_relaxed) &&  // relaxed: else the next time
-      maker->exit_frame != nullptr) {
-    rest(*this_thread);
-    exit_to_frame(*maker, 0);
-  }
+  leave_if_over();
   std::unique_ptr<ProgramThread> thread;
   const Making making;
   OwnThreads* threads = nullptr;
@@ -303,7 +329,7 @@ int create(pthread_t* id, const pthread_attr_t* attributes, Routine routine, voi
     instance.services().warn(error.what());
     return EAGAIN;
   }
-  const int error = create_natively(id, attributes, run_thread, thread.get());
+  const int error = create_natively(id, WithRoom(attributes).get(), run_thread, thread.get());
   if (error != 0) {
     take_back(*thread);
     return error;
@@ -460,6 +486,7 @@ void await_threads(Instance& instance) {
 }
 
 void wait_to_end() noexcept {
+  leave_if_over();
   refuse_cancellation();
   const timespec a_while{0, 10'000'000};
   ::nanosleep(&a_while, nullptr);

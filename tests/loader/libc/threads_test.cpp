@@ -127,6 +127,69 @@ TEST_F(Threads, AreCancelledInWaitsForConditionsAndDoNotJoinThemselves) {
   }
 }
 
+TEST_F(Threads, AreCancelledWhereTheyWriteAndNotWhileTheyLoad) {
+  if (APLIB_TSAN || APLIB_ASAN)
+    GTEST_SKIP() << "needs a build without sanitizers: functions of theirs take the place of libc's that write";
+  const auto program = c(R"(
+    #include <dlfcn.h>
+    #include <err.h>
+    #include <stdio.h>
+    static int begun;
+    static void* work(void* how) {
+      __atomic_add_fetch(&begun, 1, __ATOMIC_SEQ_CST);
+      for (;;) {
+        switch ((int)(intptr_t)how) {
+          case 0: if (write(1, "x", 1) != 1) return NULL; break;
+          case 1: printf("x\n"); break;
+          case 2: puts("x"); break;
+          case 3: fputs("x", stderr); break;
+          case 4: putchar('x'); break;
+          case 5: fflush(stdout); break;
+          case 6: perror("x"); break;
+          case 7: warnx("x"); break;
+          case 8: dlclose(dlopen("libutil.so.1", RTLD_NOW)); pthread_testcancel(); break;
+        }
+      }
+    }
+    int main(int n, char** a) {
+      pthread_t ids[9];
+      for (int how = 0; how < 9; ++how) {
+        void* result;
+        if (pthread_create(&ids[how], NULL, work, (void*)(intptr_t)how) != 0) return 10;
+        while (__atomic_load_n(&begun, __ATOMIC_SEQ_CST) <= how) usleep(100);
+        if (pthread_cancel(ids[how]) != 0 || pthread_join(ids[how], &result) != 0 || result != PTHREAD_CANCELED)
+          return 20 + how;
+        printf("the lock of stdout is free\n");  // left by the one before
+      }
+      return dlopen("libutil.so.1", RTLD_NOW) != NULL ? 0 : 30;
+    })");
+  for (const std::uint32_t cell : {0U, 1U}) EXPECT_EQ(run(program, {"program"}, cell).outcome.status, 0);
+}
+
+// What stops it runs on the thread's stack, and takes more than the least that a thread can be made with.
+TEST_F(Threads, WithTheSmallestStackEndWithTheProgram) {
+  if (APLIB_TSAN || APLIB_ASAN) GTEST_SKIP() << "needs a build without sanitizers: they need more stack";
+  auto program = c(R"(
+    #include <semaphore.h>
+    static int begun;
+    static sem_t never;
+    static void* work(void* none) {
+      __atomic_add_fetch(&begun, 1, __ATOMIC_SEQ_CST);
+      for (;;) sem_wait(&never);
+    }
+    int main(int n, char** a) {
+      pthread_attr_t attributes;
+      pthread_t id;
+      sem_init(&never, 0, 0);
+      if (pthread_attr_init(&attributes) != 0 || pthread_attr_setstacksize(&attributes, 16384) != 0) return 1;
+      if (pthread_create(&id, &attributes, work, NULL) != 0) return 2;
+      while (__atomic_load_n(&begun, __ATOMIC_SEQ_CST) == 0) usleep(100);
+      return 7;
+    })");
+  EXPECT_EQ(run(program).outcome.status, 7);
+  while (program.use_count() != 1) std::this_thread::yield();  // the instance holds it, and goes
+}
+
 TEST_F(Threads, KeepTheirContextForDestructorsOfKeys) {
   const auto program = c(R"(
     static __thread int local = 3;
