@@ -32,7 +32,8 @@ constexpr std::size_t plugins_reserved = 256;
 std::unique_ptr<Instance> Instance::make(std::shared_ptr<const Program> program, CellServices& services,
                                          AddressRange range, Arguments arguments) {
   // What the runtime has open before any program runs.
-  [[maybe_unused]] static const bool guarded = (os::guard_open_descriptors(), libc::note_inherited_descriptors(), true);
+  [[maybe_unused]] static const bool prepared =
+      (os::guard_open_descriptors(), libc::note_inherited_descriptors(), libc::prepare_walks(), true);
   std::unique_ptr<Instance> instance(new Instance);
   services.instance_begins();
   instance->services_ = &services;

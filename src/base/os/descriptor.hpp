@@ -2,6 +2,7 @@
 // Owned descriptors: an open file, pipes and an event that close themselves. And whole files.
 #pragma once
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -21,6 +22,16 @@
 #include "aplib/error.hpp"
 
 namespace aplib::os {
+
+/// poll() that does not wait. The kernel fails it with EINTR where a signal has come, though there is no wait to end.
+/// Call from: any thread; async-signal-safe.
+inline int poll_now(pollfd* polled, nfds_t count) noexcept {
+  int ready = 0;
+  do {
+    ready = ::poll(polled, count, 0);
+  } while (ready < 0 && errno == EINTR);
+  return ready;
+}
 
 /// An open file, closed with its owner. -1: none.
 class UniqueFd {

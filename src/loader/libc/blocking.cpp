@@ -153,7 +153,7 @@ namespace {
 bool is_ready(int descriptor, short events) noexcept {
   const os::CancellationDisabled uncancelled;
   pollfd one{descriptor, events, 0};
-  return ::poll(&one, 1, 0) != 0;
+  return os::poll_now(&one, 1) != 0;
 }
 
 bool never_blocks(int descriptor) noexcept {
@@ -253,7 +253,7 @@ int poll_for(const void* caller, pollfd* asked, nfds_t count, int timeout) {
     return sleep_whole(*instance, milliseconds(timeout));
   Polled polled(caller, asked, count);
   pollfd* const descriptors = polled.all();
-  const auto look = [=] { return ::poll(descriptors, count, 0); };
+  const auto look = [=] { return os::poll_now(descriptors, count); };
   if (timeout == 0) return look_once(caller, look);
   Instance* const instance = sharing(caller);
   if (instance == nullptr) return ::poll(descriptors, count, timeout);
@@ -298,7 +298,7 @@ int ppoll_for(const void* caller, pollfd* asked, nfds_t count, const timespec* t
   Instance* const instance = sharing(caller);
   if (instance == nullptr) return ::ppoll(descriptors, count, timeout, nullptr);
   const MaskWhile masked(*instance, mask);
-  return poll_in_turn(*instance, deadline_in(timeout), [=] { return ::poll(descriptors, count, 0); });
+  return poll_in_turn(*instance, deadline_in(timeout), [=] { return os::poll_now(descriptors, count); });
 }
 
 int bound_ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* mask) {
@@ -310,6 +310,8 @@ int bound_ppoll_chk(pollfd* descriptors, nfds_t count, const timespec* timeout, 
   if (room / sizeof *descriptors < count) return __ppoll_chk(descriptors, count, timeout, mask, room);
   return ppoll_for(__builtin_return_address(0), descriptors, count, timeout, mask);
 }
+
+constexpr timespec at_once{};
 
 /// What select() is asked, as the caller has given it, for every look changes it; by the kernel's numbers where the
 /// program has redirected 0, 1 or 2.
@@ -336,7 +338,11 @@ class Sets {
     for (std::size_t i = 0; i < sets.size(); ++i) {
       if (places_[i] != nullptr) sets[i] = reinterpret_cast<fd_set*>(now_.data() + i * bytes_of(kernel_count_));
     }
-    const int found = ::pselect(kernel_count_, sets[0], sets[1], sets[2], timeout, nullptr);
+    int found = 0;
+    do {  // as os::poll_now()
+      std::ranges::copy(asked_, now_.begin());
+      found = ::pselect(kernel_count_, sets[0], sets[1], sets[2], timeout, nullptr);
+    } while (found < 0 && errno_now() == EINTR && timeout == &at_once);
     for (std::size_t i = 0; i < sets.size() && found >= 0; ++i) {
       if (places_[i] == nullptr) continue;
       char* const bits = reinterpret_cast<char*>(sets[i]);
@@ -383,8 +389,6 @@ class Sets {
 bool has_none(int count, const fd_set* read, const fd_set* write, const fd_set* except) noexcept {
   return count == 0 || (read == nullptr && write == nullptr && except == nullptr);
 }
-
-constexpr timespec at_once{};
 
 int bound_select(int count, fd_set* read, fd_set* write, fd_set* except, timeval* timeout) {
   const void* const caller = __builtin_return_address(0);

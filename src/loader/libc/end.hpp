@@ -92,6 +92,8 @@ bool with_thread(Instance& instance, const ThreadName& name, const std::function
 /// Has the threads that the program has made take the signals that have come for them. Call from: any thread.
 void interrupt_threads(Instance& instance);
 
+/// Finds what signal handlers need to know of the process's files. Call from: any thread, before programs run.
+void prepare_walks() noexcept;
 /// The calling thread, which carries the running flow, is in a wait of libc that the flow's program has called, without
 /// anything of the machine between. `interrupted`: the handler's third argument. Async-signal-safe.
 [[nodiscard]] bool is_in_wait(const void* interrupted) noexcept;

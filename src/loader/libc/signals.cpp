@@ -222,7 +222,7 @@ bool write_to(SignalTable::File& file, const Sent& sent) {
   signalfd_siginfo info{};
   int unread = 0;
   pollfd room{file.in.get(), POLLOUT, 0};
-  if (::ioctl(file.in.get(), FIONREAD, &unread) != 0 || ::poll(&room, 1, 0) != 1 || room.revents != POLLOUT)
+  if (::ioctl(file.in.get(), FIONREAD, &unread) != 0 || os::poll_now(&room, 1) != 1 || room.revents != POLLOUT)
     return false;
   while (file.unread.size() * sizeof info > static_cast<std::size_t>(unread)) file.unread.pop_front();
   if (sent.signal < SIGRTMIN && std::ranges::find(file.unread, sent.signal) != file.unread.end()) return true;
@@ -337,7 +337,7 @@ bool deliver_refusal(int signal, bool ignores, const siginfo_t& info, void* cont
   const bool is_default = action == nullptr || (!has_handler(*action) && action->sa_handler == SIG_DFL);
   if (action == nullptr && ignores) return false;
   pollfd output{STDOUT_FILENO, 0, 0};
-  if (is_default && ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0) return false;
+  if (is_default && os::poll_now(&output, 1) == 1 && (output.revents & POLLERR) != 0) return false;
   return arch::call_on_interrupted_stack(signal, info, context, act_on_refusal, stack_low);
 }
 
@@ -687,7 +687,7 @@ int bound_signalfd(int descriptor, const sigset_t* signals, int flags) {
     SignalTable& table = instance->libc().signals.get();
     std::erase_if(table.files, [](const SignalTable::File& file) {  // those that the program has closed
       pollfd room{file.in.get(), POLLOUT, 0};
-      return ::poll(&room, 1, 0) == 1 && (room.revents & POLLERR) != 0;
+      return os::poll_now(&room, 1) == 1 && (room.revents & POLLERR) != 0;
     });
     table.files.push_back({std::move(in), status.st_ino, *signals, owner, {}});
     take_into_files(table);

@@ -471,6 +471,12 @@ sigset_t stop_signals() noexcept {
 
 }  // namespace
 
+void prepare_walks() noexcept {
+  code_of_libc = file_of(::dlsym(RTLD_DEFAULT, "gnu_get_libc_version"));
+  own_code = file_of(reinterpret_cast<const void*>(&prepare_walks));
+  yield_of_libc = ::dlsym(RTLD_DEFAULT, "sched_yield");
+}
+
 bool is_in_wait(const void* interrupted) noexcept {
   const TaskContext* const flow = here();
   return flow != nullptr && !flow->of_thread && came_to_wait(*flow->instance, interrupted) == Through::function_of_ours;
@@ -534,9 +540,6 @@ void stop_this_thread(int, siginfo_t*, void* interrupted) {
 
 void prepare_stops() {
   static const bool prepared = [] {
-    code_of_libc = file_of(::dlsym(RTLD_DEFAULT, "gnu_get_libc_version"));
-    own_code = file_of(reinterpret_cast<const void*>(&prepare_stops));
-    yield_of_libc = ::dlsym(RTLD_DEFAULT, "sched_yield");
     struct sigaction action {};
     action.sa_sigaction = stop_this_thread;
     action.sa_mask = stop_signals();  // they queue, and would fill the stack

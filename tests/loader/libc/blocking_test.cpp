@@ -3,12 +3,16 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <mqueue.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <atomic>
+#include <csignal>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "compile.hpp"
 #include "running.hpp"
@@ -289,6 +293,29 @@ TEST_F(Blocking, AMutexOfACellThatHasEndedIsItsNextOwners) {
   EXPECT_EQ(run_beside(open + lock, [] {}), 0);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(run_beside(open + take, [] {}), 0);
   ::unlink(path_.c_str());
+}
+
+// The runtime interrupts threads for reasons of its own. The kernel then fails a look with EINTR, though it has no time.
+TEST_F(Blocking, ALookIsEndedByNoSignalThatIsForOthers) {
+  struct sigaction nothing {};
+  struct sigaction before {};
+  nothing.sa_handler = [](int) {};
+  nothing.sa_flags = SA_RESTART;
+  ASSERT_EQ(::sigaction(SIGURG, &nothing, &before), 0);
+  std::atomic<bool> over{false};
+  std::thread sender([&over, to = ::pthread_self()] {
+    while (!over) ::pthread_kill(to, SIGURG);
+  });
+  EXPECT_EQ(run_beside("struct pollfd one = {0, POLLIN}; fd_set set; struct timeval none = {0, 0}; usleep(1);"
+                       "CHECK(pipe(ends) == 0); one.fd = ends[0];"
+                       "for (int i = 0; i < 20000; ++i) {"
+                       "  CHECK(poll(&one, 1, 0) == 0); CHECK(ppoll(&one, 1, &(struct timespec){0, 0}, 0) == 0);"
+                       "  FD_ZERO(&set); FD_SET(ends[0], &set); CHECK(select(ends[0] + 1, &set, 0, 0, &none) == 0); }",
+                       [] {}),
+            0);
+  over = true;
+  sender.join();
+  ::sigaction(SIGURG, &before, nullptr);
 }
 
 }  // namespace
