@@ -295,7 +295,8 @@ TEST_F(Blocking, AMutexOfACellThatHasEndedIsItsNextOwners) {
   ::unlink(path_.c_str());
 }
 
-// The runtime interrupts threads for reasons of its own. The kernel then fails a look with EINTR, though it has no time.
+// The runtime interrupts threads for reasons of its own. The kernel then fails a look with EINTR, though it has no
+// time.
 TEST_F(Blocking, ALookIsEndedByNoSignalThatIsForOthers) {
   struct sigaction nothing {};
   struct sigaction before {};
