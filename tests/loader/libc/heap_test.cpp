@@ -147,6 +147,7 @@ class ChosenAddress : public testing::Test {
         range[page] = 1;
         if (map_at(range + page, MAP_FIXED) != 0 || range[page] != 0) return 2;
         if (posix_memalign(&block, page, 2 * page) != 0 || map_at(block, MAP_FIXED) != 0) return 3;
+        free(block);
         return 0;
       })",
                                        {"-shared", "-O1", "-w"}, "p.so"));
