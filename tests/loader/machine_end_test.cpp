@@ -395,6 +395,86 @@ TEST_P(MachineEnd, ATimersHandlerEndsOnlyWhatSignalsEnd) {
     EXPECT_EQ(waited("SA_RESTART", wait), "interrupted") << wait;
 }
 
+// What these calls exist for: a signal that waits, or comes, ends them.
+TEST_P(MachineEnd, AMaskForTheTimeOfAWaitLetsSignalsEndIt) {
+  if (APLIB_TSAN || APLIB_ASAN) GTEST_SKIP() << needs_plain_waits;
+  const std::string text = R"(
+    #include <poll.h>
+    #include <pthread.h>
+    #include <sys/epoll.h>
+    #include <sys/select.h>
+    static volatile int handled;
+    static void handler(int signal) { ++handled; }
+    static void* send(void* none) { usleep(2000); kill(getpid(), SIGUSR1); return none; }
+    int main(int n, char** a) {
+      int ends[2];
+      pthread_t sender;
+      sigset_t blocked, none;
+      struct epoll_event event = {EPOLLIN};
+      const struct timespec limit = {100, 0};
+      begin(a);
+      sigemptyset(&none);
+      sigemptyset(&blocked);
+      sigaddset(&blocked, SIGUSR1);
+      sigprocmask(SIG_BLOCK, &blocked, NULL);
+      signal(SIGUSR1, handler);
+      if (pipe(ends) != 0) return 1;
+      const int epoll = epoll_create1(0);
+      epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event);
+      for (int how = 0; how < 8; ++how) {
+        struct pollfd one = {ends[0], POLLIN, 0};
+        fd_set set;
+        FD_ZERO(&set);
+        FD_SET(ends[0], &set);
+        if (how < 4) raise(SIGUSR1); else pthread_create(&sender, NULL, send, NULL);
+        errno = 0;
+        const int result = how % 4 == 0   ? ppoll(&one, 1, &limit, &none)
+                           : how % 4 == 1 ? pselect(ends[0] + 1, &set, NULL, NULL, &limit, &none)
+                           : how % 4 == 2 ? epoll_pwait(epoll, &event, 1, 100000, &none)
+                                          : epoll_pwait2(epoll, &event, 1, &limit, &none);
+        if (result != -1 || errno != EINTR || handled != how + 1) return 2 + how;
+        if (how >= 4) pthread_join(sender, NULL);
+      }
+      return 0;
+    })";
+  EXPECT_EQ(run(text).report.exit_status, 0);
+}
+
+TEST_P(MachineEnd, ATimerEndsTheWaitForAChildUnlessItRestarts) {
+  const std::string text = R"(
+    #include <spawn.h>
+    #include <sys/time.h>
+    #include <sys/wait.h>
+    extern char** environ;
+    static volatile int ticks;
+    static pid_t child;
+    static void handler(int signal) { if (++ticks == 5) kill(child, SIGKILL); }
+    int main(int n, char** a) {
+      char* words[] = {"sleep", "1000", NULL};
+      const struct itimerval often = {{0, 2000}, {0, 2000}};
+      struct sigaction action = {.sa_handler = handler, .sa_flags = FLAGS};
+      siginfo_t info;
+      int status;
+      begin(a);
+      if (posix_spawnp(&child, "sleep", NULL, NULL, words, environ) != 0) return 1;
+      sigaction(SIGALRM, &action, NULL);
+      setitimer(ITIMER_REAL, &often, NULL);
+      errno = 0;
+      const int result = WAIT;
+      say(result == -1 && errno == EINTR ? "interrupted" : "went on");
+      kill(child, SIGKILL);
+      while (waitpid(child, &status, 0) == -1 && errno == EINTR) {}
+      return 0;
+    })";
+  for (const char* wait : {"waitpid(child, &status, 0)", "wait(&status)", "waitid(P_PID, child, &info, WEXITED)"}) {
+    for (const char* flags : {"0", "SA_RESTART"}) {
+      const CellsRan ran = run(std::string("#define FLAGS ") + flags + "\n#define WAIT " + wait + text);
+      EXPECT_EQ(ran.report.exit_status, 0) << wait;
+      EXPECT_EQ(ran.journals[0], flags[0] == '0' ? "interrupted" : "went on") << wait;
+    }
+  }
+}
+
 // A count of rounds rather than a time says that others have run: there were millions before they did.
 TEST_P(MachineEnd, ALoopOfSystemCallsLetsOthersRun) {
   if (APLIB_TSAN || APLIB_ASAN)

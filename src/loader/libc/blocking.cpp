@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Poll, recv, accept, connect, epoll_wait, the opening of a FIFO, futexes: waits while other cells run.
+// Poll, recv, accept, connect, epoll_wait, the opening of a FIFO: waits while other cells run.
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -287,6 +286,22 @@ class MaskWhile {
   sigset_t before_{};
 };
 
+/// Who waits where the flow's mask is to be replaced: the running instance even where it need not share its thread, for
+/// the mask of the kernel's is another one.
+Instance* waiting_with(const void* caller, const sigset_t* mask) noexcept {
+  return mask != nullptr ? calling(caller) : sharing(caller);
+}
+
+/// poll_in_turn() with this mask. A signal that comes with it ends the wait, too.
+template <class Look>
+int poll_masked(Instance& instance, const sigset_t* mask, std::optional<WaitClock::time_point> deadline, Look look) {
+  const unsigned long before = handlers_run(EndedBy::all);
+  const MaskWhile masked(instance, mask);
+  if (handlers_run(EndedBy::all) == before) return poll_in_turn(instance, deadline, look);
+  const int found = look();
+  return found != 0 ? found : failed(EINTR);
+}
+
 int ppoll_for(const void* caller, pollfd* asked, nfds_t count, const timespec* timeout, const sigset_t* mask) {
   if (Instance* const sleeper = count == 0 && timeout != nullptr ? calling(caller) : nullptr) {
     if (!is_time(*timeout)) return failed(EINVAL);
@@ -295,10 +310,10 @@ int ppoll_for(const void* caller, pollfd* asked, nfds_t count, const timespec* t
   }
   Polled polled(caller, asked, count);
   pollfd* const descriptors = polled.all();
-  Instance* const instance = sharing(caller);
-  if (instance == nullptr) return ::ppoll(descriptors, count, timeout, nullptr);
-  const MaskWhile masked(*instance, mask);
-  return poll_in_turn(*instance, deadline_in(timeout), [=] { return os::poll_now(descriptors, count); });
+  Instance* const instance = waiting_with(caller, mask);
+  if (instance == nullptr) return ::ppoll(descriptors, count, timeout, mask);
+  if (timeout != nullptr && !is_time(*timeout)) return failed(EINVAL);
+  return poll_masked(*instance, mask, deadline_in(timeout), [=] { return os::poll_now(descriptors, count); });
 }
 
 int bound_ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* mask) {
@@ -429,13 +444,13 @@ int bound_pselect(int count, fd_set* read, fd_set* write, fd_set* except, const 
     const MaskWhile masked(*sleeper, mask);
     return sleep_whole(*sleeper, to_duration(*timeout));
   }
-  Instance* const instance = sharing(caller);
+  Instance* const instance = waiting_with(caller, mask);
   Sets sets(caller, count, read, write, except);
   if (instance == nullptr) {
-    return sets.is_elsewhere() ? sets.look(timeout) : ::pselect(count, read, write, except, timeout, nullptr);
+    return sets.is_elsewhere() ? sets.look(timeout) : ::pselect(count, read, write, except, timeout, mask);
   }
-  const MaskWhile masked(*instance, mask);
-  return poll_in_turn(*instance, deadline_in(timeout), [&] { return sets.look(&at_once); });
+  if (timeout != nullptr && !is_time(*timeout)) return failed(EINVAL);
+  return poll_masked(*instance, mask, deadline_in(timeout), [&] { return sets.look(&at_once); });
 }
 
 int bound_epoll_wait(int descriptor, epoll_event* events, int room, int timeout) {
@@ -450,19 +465,18 @@ int bound_epoll_wait(int descriptor, epoll_event* events, int room, int timeout)
 
 int bound_epoll_pwait2(int descriptor, epoll_event* events, int room, const timespec* timeout, const sigset_t* mask) {
   descriptor = redirected(__builtin_return_address(0), descriptor);
-  Instance* const instance = sharing(__builtin_return_address(0));
+  Instance* const instance = waiting_with(__builtin_return_address(0), mask);
   if (timeout != nullptr && !is_time(*timeout)) return failed(EINVAL);
-  if (instance == nullptr) return ::epoll_pwait2(descriptor, events, room, timeout, nullptr);
-  const MaskWhile masked(*instance, mask);
-  return poll_in_turn(*instance, deadline_in(timeout), [=] { return ::epoll_wait(descriptor, events, room, 0); });
+  if (instance == nullptr) return ::epoll_pwait2(descriptor, events, room, timeout, mask);
+  return poll_masked(*instance, mask, deadline_in(timeout), [=] { return ::epoll_wait(descriptor, events, room, 0); });
 }
 
 int bound_epoll_pwait(int descriptor, epoll_event* events, int room, int timeout, const sigset_t* mask) {
   descriptor = redirected(__builtin_return_address(0), descriptor);
-  Instance* const instance = sharing(__builtin_return_address(0));
-  if (instance == nullptr) return ::epoll_wait(descriptor, events, room, timeout);
-  const MaskWhile masked(*instance, mask);
-  return poll_in_turn(*instance, deadline_after(timeout), [=] { return ::epoll_wait(descriptor, events, room, 0); });
+  Instance* const instance = waiting_with(__builtin_return_address(0), mask);
+  if (instance == nullptr) return ::epoll_pwait(descriptor, events, room, timeout, mask);
+  return poll_masked(*instance, mask, deadline_after(timeout),
+                     [=] { return ::epoll_wait(descriptor, events, room, 0); });
 }
 
 // --- sockets
@@ -831,34 +845,6 @@ int open_in_turn(Instance* instance, int folder, const char* path, int flags, mo
     return ::openat64(folder, path, flags, mode);
   return (flags & O_ACCMODE) == O_RDONLY ? open_reader(*instance, folder, path, flags)
                                          : open_writer(*instance, folder, path, flags);
-}
-
-// --- futexes
-
-long futex_in_turn(Instance& instance, const long* words) {
-  constexpr milliseconds longest = milliseconds(5);  // somebody may have woken it without a change
-  const bool absolute = (words[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
-  const auto* const time = reinterpret_cast<const timespec*>(words[3]);
-  if (time != nullptr && !is_time(*time)) return failed(EINVAL);
-  const bool real = (words[1] & FUTEX_CLOCK_REALTIME) != 0;
-  std::optional<WaitClock::time_point> deadline;
-  if (time != nullptr)
-    deadline = absolute ? deadline_at(real ? CLOCK_REALTIME : CLOCK_MONOTONIC, *time) : deadline_in(time);
-  const timespec none{};
-  int error = 0;
-  const auto is_changed = [&] {  // a wait that is over at once
-    ::syscall(SYS_futex, words[0], FUTEX_WAIT | (words[1] & FUTEX_PRIVATE_FLAG), words[2], &none);
-    error = errno_now();
-    return error != ETIMEDOUT && error != EINTR;
-  };
-  if (is_changed()) return failed(error);
-  const auto soon = WaitClock::now() + longest;
-  const bool until_deadline = deadline && *deadline <= soon;
-  const Waited how = wait_in_turn(instance, until_deadline ? *deadline : soon,
-                                  time != nullptr ? EndedBy::all : EndedBy::without_restart, is_changed);
-  if (how == Waited::interrupted) return failed(EINTR);
-  if (how == Waited::late) return until_deadline ? failed(ETIMEDOUT) : 0;
-  return error == EAGAIN ? 0 : failed(error);
 }
 
 std::span<const Binding> blocking_bindings() {

@@ -454,12 +454,30 @@ pid_t look_for_any(Instance& instance, pid_t group, int& status, int options, ru
   return has_any ? 0 : -ECHILD;
 }
 
+/// The wait for a child that a handler of the program's ends, unless its flags have SA_RESTART.
+class ChildWait {
+ public:
+  explicit ChildWait(Instance& instance) : instance_(instance) {}
+  /// Before another look, by which a child that has just ended is found.
+  void pass() {
+    using namespace std::chrono_literals;
+    instance_.services().sleep(pause_);
+    expire_timers(instance_);
+    deliver_pending_signals(instance_);
+    pause_ = std::min<std::chrono::nanoseconds>(pause_ * 2, 10ms);
+  }
+  [[nodiscard]] bool is_interrupted() const noexcept { return handlers_run(EndedBy::without_restart) != before_; }
+
+ private:
+  Instance& instance_;
+  const unsigned long before_ = handlers_run(EndedBy::without_restart);
+  std::chrono::nanoseconds pause_{50'000};
+};
+
 // waitpid() while other tasks run. Of all children, or those of a group, it sees those of the instance.
 // `own`: the program made it by a call that waits for it, and gets its status whatever it does with SIGCHLD.
 pid_t wait_for(Instance& instance, pid_t child, int* status, int options, rusage* usage, bool own = false) {
-  using namespace std::chrono_literals;
-  std::chrono::nanoseconds pause = 50us;
-  for (;;) {
+  for (ChildWait wait(instance);; wait.pass()) {
     int found_status = 0;
     const pid_t found = child <= 0 ? look_for_any(instance, child < -1 ? -child : 0, found_status, options, usage)
                                    : look_for(child, found_status, options, usage);
@@ -471,8 +489,7 @@ pid_t wait_for(Instance& instance, pid_t child, int* status, int options, rusage
     }
     if (found < 0 && found != -EINTR) return failed(-found);
     if ((options & WNOHANG) != 0) return 0;
-    instance.services().sleep(pause);
-    pause = std::min<std::chrono::nanoseconds>(pause * 2, 10ms);
+    if (!own && wait.is_interrupted()) return failed(EINTR);
   }
 }
 
@@ -631,9 +648,7 @@ int look_for_one(Instance& instance, idtype_t kind, id_t id, siginfo_t& found, i
 }
 
 int own_waitid(Instance& instance, idtype_t kind, id_t id, siginfo_t* info, int options) {
-  using namespace std::chrono_literals;
-  std::chrono::nanoseconds pause = 50us;
-  for (;;) {
+  for (ChildWait wait(instance);; wait.pass()) {
     siginfo_t found{};
     const int error = look_for_one(instance, kind, id, found, options);
     if (error != 0 && error != EINTR) return failed(error);
@@ -644,8 +659,7 @@ int own_waitid(Instance& instance, idtype_t kind, id_t id, siginfo_t* info, int 
       deliver_pending_signals(instance);
       return 0;
     }
-    instance.services().sleep(pause);
-    pause = std::min<std::chrono::nanoseconds>(pause * 2, 10ms);
+    if (wait.is_interrupted()) return failed(EINTR);
   }
 }
 

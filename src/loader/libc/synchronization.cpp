@@ -246,6 +246,12 @@ void abandon(pthread_mutex_t& mutex) noexcept {
   const std::atomic_ref<int> word(state.__lock);
   const auto bits = static_cast<unsigned>(word.load(std::memory_order_relaxed));  // relaxed: its owner is this thread
   if (static_cast<pid_t>(bits & FUTEX_TID_MASK) != ::gettid()) return;
+  // The kernel alone can give on one with priority inheritance that others wait for, and does not tell them.
+  if ((state.__kind & 0x20) != 0 && (bits & FUTEX_WAITERS) != 0) {
+    while (::pthread_mutex_unlock(&mutex) == 0) {  // as often as it is locked
+    }
+    return;
+  }
   const auto entry_of = [](const __pthread_internal_list* next) {  // the system marks pointers by their last bit
     return reinterpret_cast<__pthread_internal_list*>((reinterpret_cast<std::uintptr_t>(next) & ~std::uintptr_t{1}) -
                                                       offsetof(__pthread_internal_list, __next));
@@ -614,6 +620,32 @@ int bound_msgsnd(int queue, const void* message, std::size_t bytes, int flags) {
 }
 
 }  // namespace
+
+long futex_in_turn(Instance& instance, const long* words) {
+  constexpr std::chrono::milliseconds longest(5);  // somebody may have woken it without a change
+  const bool absolute = (words[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+  const auto* const time = reinterpret_cast<const timespec*>(words[3]);
+  if (time != nullptr && !is_time(*time)) return failed(EINVAL);
+  const bool real = (words[1] & FUTEX_CLOCK_REALTIME) != 0;
+  std::optional<WaitClock::time_point> deadline;
+  if (time != nullptr)
+    deadline = absolute ? deadline_at(real ? CLOCK_REALTIME : CLOCK_MONOTONIC, *time) : deadline_in(time);
+  const timespec none{};
+  int error = 0;
+  const auto is_changed = [&] {  // a wait that is over at once
+    ::syscall(SYS_futex, words[0], FUTEX_WAIT | (words[1] & FUTEX_PRIVATE_FLAG), words[2], &none);
+    error = errno_now();
+    return error != ETIMEDOUT && error != EINTR;
+  };
+  if (is_changed()) return failed(error);
+  const auto soon = WaitClock::now() + longest;
+  const bool until_deadline = deadline && *deadline <= soon;
+  const Waited how = wait_in_turn(instance, until_deadline ? *deadline : soon,
+                                  time != nullptr ? EndedBy::all : EndedBy::without_restart, is_changed);
+  if (how == Waited::interrupted) return failed(EINTR);
+  if (how == Waited::late) return until_deadline ? failed(ETIMEDOUT) : 0;
+  return error == EAGAIN ? 0 : failed(error);
+}
 
 void abandon_locks(Instance& instance) noexcept {
   Held& held = instance.libc().held_locks;
