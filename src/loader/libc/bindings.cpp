@@ -58,6 +58,7 @@ constexpr Alias aliases[] = {
     {"__pread64", "pread64"},
     {"__mbrtowc", "mbrtowc"},
     {"__mmap", "mmap"},
+    {"__munmap", "munmap"},
     {"__pthread_mutex_lock", "pthread_mutex_lock"},
     {"__pthread_mutex_trylock", "pthread_mutex_trylock"},
     {"__pthread_mutex_unlock", "pthread_mutex_unlock"},

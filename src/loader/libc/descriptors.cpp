@@ -436,6 +436,11 @@ void* own_mmap(void* address, std::size_t bytes, int protection, int flags, int 
                              : ::mmap64(address, bytes, protection, flags, file, offset);
 }
 
+int own_munmap(void* address, std::size_t bytes) {
+  if (Instance* const instance = calling(__builtin_return_address(0))) give_up_place(*instance, address, bytes);
+  return ::munmap(address, bytes);
+}
+
 int own_epoll_ctl(int epoll, int operation, int descriptor, epoll_event* event) {
   const void* const caller = __builtin_return_address(0);
   return ::epoll_ctl(redirected(caller, epoll), operation, redirected(caller, descriptor), event);
@@ -817,6 +822,7 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("ioctl", &own_ioctl),
       Binding::of("mmap", &own_mmap),
       Binding::of("mmap64", &own_mmap),
+      Binding::of("munmap", &own_munmap),
       Binding::of("epoll_ctl", &own_epoll_ctl),
       Binding::of("copy_file_range", &own_copy_file_range),
       Binding::of("splice", &own_splice),

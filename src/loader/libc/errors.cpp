@@ -71,7 +71,7 @@ void own_herror(const char* prefix) {
   const int number = h_errno;
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr) return ::herror(prefix);
-  tell(*instance, after(prefix, ::hstrerror(number)));
+  say(*instance, after(prefix, ::hstrerror(number)));
 }
 
 std::string signal_text(int signal) {
@@ -80,17 +80,17 @@ std::string signal_text(int signal) {
 }
 
 void own_psignal(Instance& instance, int signal, const char* prefix) {
-  tell(instance, after(prefix, signal_text(signal)));
+  say(instance, after(prefix, signal_text(signal)));
 }
 
 // Less than libc's: no word for each code.
 void own_psiginfo(Instance& instance, const siginfo_t* info, const char* prefix) {
   const bool fault =
       info->si_signo == SIGSEGV || info->si_signo == SIGBUS || info->si_signo == SIGILL || info->si_signo == SIGFPE;
-  tell(instance,
-       after(prefix, fault ? fmt::format("{} (code {} [{}])", signal_text(info->si_signo), info->si_code, info->si_addr)
-                           : fmt::format("{} (code {} {} {})", signal_text(info->si_signo), info->si_code, info->si_pid,
-                                         info->si_uid)));
+  say(instance,
+      after(prefix, fault ? fmt::format("{} (code {} [{}])", signal_text(info->si_signo), info->si_code, info->si_addr)
+                          : fmt::format("{} (code {} {} {})", signal_text(info->si_signo), info->si_code, info->si_pid,
+                                        info->si_uid)));
 }
 
 // --- err, warn (err(3))
@@ -148,6 +148,7 @@ void report(Instance& instance, int number, SourceLine place, const char* format
     reports.last_file = place.file;
     reports.last_line = place.line;
   }
+  const os::CancellationDisabled uncancelled;  // no cancellation point in libc, either
   if (std::FILE* out = stream_of(instance, Stream::out)) std::fflush(out);
   std::string text;
   if (*reports.print_program_name != nullptr) {
@@ -159,7 +160,7 @@ void report(Instance& instance, int number, SourceLine place, const char* format
   if (place.file != nullptr) text += fmt::format("{}:{}: ", place.file, place.line);
   text += printed(format, arguments);
   if (number != 0) text += ": " + error_text(number);
-  tell(instance, text + '\n');
+  say(instance, text + '\n');
   ++*reports.count;
 }
 

@@ -398,14 +398,18 @@ struct ChosenRanges {
     }
     return false;
   }
-  /// It is `owner`'s from now on. May throw std::bad_alloc.
-  void take(std::uintptr_t begin, std::uintptr_t end, std::uint32_t owner) {
+  /// May throw std::bad_alloc.
+  void erase(std::uintptr_t begin, std::uintptr_t end) {
     for (auto each = behind(begin); each != all.end() && each->first < end; each = behind(begin)) {
       const auto [low, range] = *each;
       all.erase(each);
       if (low < begin) all.emplace(low, ChosenRange{begin, range.owner});
       if (range.end > end) all.emplace(end, range);
     }
+  }
+  /// It is `owner`'s from now on. May throw std::bad_alloc.
+  void take(std::uintptr_t begin, std::uintptr_t end, std::uint32_t owner) {
+    erase(begin, end);
     const auto next = all.lower_bound(begin);
     if (next != all.begin()) {
       const auto before = std::prev(next);
@@ -458,44 +462,46 @@ bool is_in_other_slot(const Instance& instance, std::uintptr_t begin, std::uintp
       begin, end);
 }
 
-/// Notes that the program has this place, which was free. False: no memory.
-bool note_place(Instance& instance, std::uintptr_t begin, std::uintptr_t end) noexcept {
-  try {
-    ChosenPlaces& own = shared_part(instance.libc().places);
-    ChosenRanges& ranges = chosen_ranges();
-    const std::lock_guard lock(ranges.mutex);
-    own.owner = instance.libc().number;
-    ranges.take(begin, end, own.owner);
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-}
-
 }  // namespace
 
+// The lock is held meanwhile: who finds memory there finds its owner, too.
 void* map_at_choice(Instance& instance, void* address, std::size_t bytes, int protection, int flags, int descriptor,
                     std::int64_t offset) {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   const std::uintptr_t end = begin + bytes;
   const bool replaces = (flags & MAP_FIXED) != 0 && (flags & MAP_FIXED_NOREPLACE) == 0;
   const int careful = replaces ? (flags & ~MAP_FIXED) | MAP_FIXED_NOREPLACE : flags;
-  void* const got = ::mmap64(address, bytes, protection, careful, descriptor, offset);
-  if (got == address) {
-    if (note_place(instance, begin, end)) return got;
-    ::munmap(got, bytes);
-    errno = ENOMEM;
-    return MAP_FAILED;
-  }
-  if (!replaces || got != MAP_FAILED || errno_now() != EEXIST) return got;
-  bool is_of_another = is_in_other_slot(instance, begin, end);
-  if (!is_of_another) {
-    const std::lock_guard lock(chosen_ranges().mutex);
-    is_of_another = chosen_ranges().is_of_another(begin, end, instance.libc().number);
+  void* got = MAP_FAILED;
+  bool is_of_another = false;
+  try {
+    ChosenPlaces& own = shared_part(instance.libc().places);
+    own.owner = instance.libc().number;
+    ChosenRanges& ranges = chosen_ranges();
+    const std::lock_guard lock(ranges.mutex);
+    got = ::mmap64(address, bytes, protection, careful, descriptor, offset);
+    if (replaces && got == MAP_FAILED && (errno_now() == EEXIST || errno_now() == EOPNOTSUPP)) {
+      is_of_another = is_in_other_slot(instance, begin, end) || ranges.is_of_another(begin, end, own.owner);
+      if (!is_of_another) got = ::mmap64(address, bytes, protection, flags, descriptor, offset);
+    }
+    if (got == address) ranges.take(begin, end, own.owner);
+  } catch (const std::bad_alloc&) {
+    if (got == MAP_FAILED) errno = ENOMEM;
   }
   if (is_of_another)
     fail_instance(instance, static_cast<int>(ExitStatus::program_failed), describe_overlap(begin, end));
-  return ::mmap64(address, bytes, protection, flags, descriptor, offset);
+  return got;
+}
+
+void give_up_place(Instance& instance, const void* address, std::size_t bytes) noexcept {
+  if (std::atomic_ref(instance.libc().places.part).load(std::memory_order_acquire) == nullptr) return;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  ChosenRanges& ranges = chosen_ranges();
+  const std::lock_guard lock(ranges.mutex);
+  if (ranges.is_of_another(begin, begin + bytes, instance.libc().number)) return;
+  try {
+    ranges.erase(begin, begin + bytes);
+  } catch (const std::bad_alloc&) {  // it stays known
+  }
 }
 
 std::span<const Binding> heap_bindings() {

@@ -61,5 +61,7 @@ HeapUse heap_use(Instance& instance);
 /// ends with words. Call from: a flow of the instance.
 void* map_at_choice(Instance& instance, void* address, std::size_t bytes, int protection, int flags, int descriptor,
                     std::int64_t offset);
+/// Before munmap(): the place is nobody's, as far as it is the instance's.
+void give_up_place(Instance& instance, const void* address, std::size_t bytes) noexcept;
 
 }  // namespace aplib::loader::libc

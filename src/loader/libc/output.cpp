@@ -175,8 +175,14 @@ PrintedText::PrintedText(int level, const char* format, va_list arguments) noexc
   if (bytes_ >= 0) text_.reset(made);
 }
 
+void may_be_cancelled(std::FILE* file) {
+  constexpr std::size_t much = 512;
+  const bool at_once = (file->_flags & (unbuffered | line_buffered)) != 0;
+  if (at_once || (file->_IO_write_ptr != file->_IO_write_base && !fits(file, much))) pthread_testcancel();
+}
+
 int print_in_turn(std::FILE* file, std::optional<int> level, const char* format, va_list arguments) {
-  pthread_testcancel();
+  may_be_cancelled(file);
   const std::optional<int> descriptor = waiting_descriptor(file);
   if (!descriptor) {
     return level ? __vfprintf_chk(file, *level, format, arguments) : std::vfprintf(file, format, arguments);

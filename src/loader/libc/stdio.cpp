@@ -56,14 +56,19 @@ int print_checked(const void* caller, int level, const char* format, va_list arg
 }
 
 int own_puts(const char* text) {
-  pthread_testcancel();  // not while it has the lock
   std::FILE* out = stream_at(__builtin_return_address(0), Stream::out);
+  may_be_cancelled(out);
   const std::size_t length = std::strlen(text);
   if (write_may_wait(out))
     return write_in_turn(out, text, length) == length && put_byte_in_turn('\n', out) != EOF ? 1 : EOF;
-  ::flockfile(out);
+  struct Locked {  // a cancellation unwinds from the write
+    std::FILE* file;
+    explicit Locked(std::FILE* of) noexcept : file(of) { ::flockfile(file); }
+    ~Locked() { ::funlockfile(file); }
+    Locked(const Locked&) = delete;
+    Locked& operator=(const Locked&) = delete;
+  } const locked(out);
   const bool done = ::fwrite_unlocked(text, 1, length, out) == length && ::putc_unlocked('\n', out) != EOF;
-  ::funlockfile(out);
   return done ? static_cast<int>(length < 0x7fffffff ? length + 1 : 0x7fffffff) : EOF;
 }
 

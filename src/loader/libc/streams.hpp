@@ -171,6 +171,9 @@ void start_stdio(Instance& instance);
 /// it may have ended. Call from: the last flow of the instance.
 void stop_stdio(Instance& instance, bool alone);
 
+/// A cancellation point where `file` is about to write, as in libc, rather than to keep text. Call from: without locks.
+void may_be_cancelled(std::FILE* file);
+
 /// What vprintf() writes, or with a `level` its fortified form. False: errno says why there is none.
 class PrintedText {
  public:

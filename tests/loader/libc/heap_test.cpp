@@ -205,6 +205,8 @@ TEST_F(ChosenAddress, IsFreeAgainOnceItIsUnmapped) {
   run_in(program, 0, hosts[0], [&](Instance& first) {
     EXPECT_EQ(call(first, "take_free", place), 0);
     EXPECT_EQ(call(first, "give", place), 0);
+    // Now the second has it from elsewhere, as by mmap() where the system chooses.
+    ASSERT_EQ(::mmap(place, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), place);
     run_in(program, 1, hosts[1], [&](Instance& second) {
       EXPECT_EQ(call(second, "take", place), 0);
       EXPECT_EQ(call(second, "take", place), 0);  // its own
