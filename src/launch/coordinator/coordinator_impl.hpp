@@ -257,9 +257,9 @@ class Coordinator::Impl {
 
   JobResult result;
   std::string failure;
-  // Of several processes that fail at once, the user is told of the first, and its status is the machine's.
-  std::optional<std::uint32_t> first_layout;  // it has told first where heaps place blocks
+  std::optional<std::uint32_t> first_layout;  // the process that has told first where heaps place blocks
   bool tells_of_layouts = false;
+  // Of several processes that fail at once, the user is told of the first, and its status is the machine's.
   std::optional<std::uint32_t> first_to_fail;  // it has told of a fault, or has failed
   std::function<void()> held_failure;          // of another one, until the first has ended, or for a moment
   wire::Timer held_for;

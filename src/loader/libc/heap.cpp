@@ -379,8 +379,8 @@ struct ChosenRange {
   std::uint32_t owner;  ///< LibcState::number.
 };
 
-/// Those of all instances, by where they begin; none overlaps another. What is unmapped stays known until another maps
-/// it, or its owner has ended.
+/// Those of all instances, by where they begin; none overlaps another. A range stays known until its owner unmaps it, or
+/// ends, or another takes the place.
 struct ChosenRanges {
   std::mutex mutex;
   std::map<std::uintptr_t, ChosenRange> all;

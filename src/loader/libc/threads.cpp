@@ -294,12 +294,12 @@ class WithRoom {
   explicit WithRoom(const pthread_attr_t* asked) noexcept : used_(asked) {
     constexpr std::size_t stack_min = std::size_t{64} << 10;
     if (asked == nullptr) return;
-    wider_ = *asked;  // and what it points to, as long as the call lasts
     void* place = nullptr;
     std::size_t bytes = 0;
     if (pthread_attr_getstack(asked, &place, &bytes) != 0 || bytes == 0 || bytes >= stack_min) return;
     const bool is_brought = reinterpret_cast<std::uintptr_t>(place) + bytes != 0;  // glibc: it has an end
     if (is_brought) return;
+    wider_ = *asked;  // and what it points to, as long as the call lasts
     if (pthread_attr_setstacksize(&wider_, stack_min) == 0) used_ = &wider_;
   }
   [[nodiscard]] const pthread_attr_t* get() const noexcept { return used_; }
