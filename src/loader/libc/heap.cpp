@@ -379,8 +379,8 @@ struct ChosenRange {
   std::uint32_t owner;  ///< LibcState::number.
 };
 
-/// Those of all instances, by where they begin; none overlaps another. A range stays known until its owner unmaps it, or
-/// ends, or another takes the place.
+/// Those of all instances, by where they begin; none overlaps another. A range stays known until its owner unmaps it,
+/// or ends, or another takes the place.
 struct ChosenRanges {
   std::mutex mutex;
   std::map<std::uintptr_t, ChosenRange> all;
