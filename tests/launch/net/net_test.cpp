@@ -10,7 +10,6 @@
 
 #include "launch/net/matrix.hpp"
 #include "launch/net/measurement.hpp"
-#include "launch/net/outliers.hpp"
 #include "launch/net/pace.hpp"
 #include "launch/net/report.hpp"
 #include "launch/net/tournament.hpp"
