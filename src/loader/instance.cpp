@@ -318,6 +318,7 @@ bool Instance::finish() {
     }
     ended = libc::end_threads(*this);
     libc::abandon_locks(*this);
+    libc::undo_semaphores(*this);
   } catch (...) {  // the machine stops
     show(holders_ == 1);
     throw;

@@ -96,7 +96,8 @@ std::vector<Binding> join_tables() {
            libc::limits_bindings(),         libc::dl_bindings(),
            libc::start_bindings(),          libc::identity_bindings(),
            libc::blocking_bindings(),       libc::synchronization_bindings(),
-           libc::timers_bindings(),
+           libc::timers_bindings(),         libc::numbered_calls_bindings(),
+           libc::mappings_bindings(),
        }) {
     all.insert(all.end(), table.begin(), table.end());
   }

@@ -74,6 +74,7 @@ std::span<const Binding> stdio_bindings();
 std::span<const Binding> errors_bindings();
 std::span<const Binding> record_locks_bindings();
 std::span<const Binding> heap_bindings();
+std::span<const Binding> mappings_bindings();
 std::span<const Binding> exit_bindings();
 std::span<const Binding> signals_bindings();
 std::span<const Binding> signal_masks_bindings();
@@ -90,5 +91,6 @@ std::span<const Binding> synchronization_bindings();
 std::span<const Binding> timers_bindings();
 std::span<const Binding> start_bindings();
 std::span<const Binding> identity_bindings();
+std::span<const Binding> numbered_calls_bindings();
 
 }  // namespace aplib::loader::libc

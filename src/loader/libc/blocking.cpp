@@ -302,12 +302,16 @@ int poll_masked(Instance& instance, const sigset_t* mask, std::optional<WaitCloc
   return found != 0 ? found : failed(EINTR);
 }
 
+int sleep_masked(Instance& instance, const sigset_t* mask, const timespec& time) {
+  if (!is_time(time)) return failed(EINVAL);
+  const unsigned long before = handlers_run(EndedBy::all);
+  const MaskWhile masked(instance, mask);
+  return handlers_run(EndedBy::all) != before ? failed(EINTR) : sleep_whole(instance, to_duration(time));
+}
+
 int ppoll_for(const void* caller, pollfd* asked, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-  if (Instance* const sleeper = count == 0 && timeout != nullptr ? calling(caller) : nullptr) {
-    if (!is_time(*timeout)) return failed(EINVAL);
-    const MaskWhile masked(*sleeper, mask);
-    return sleep_whole(*sleeper, to_duration(*timeout));
-  }
+  if (Instance* const sleeper = count == 0 && timeout != nullptr ? calling(caller) : nullptr)
+    return sleep_masked(*sleeper, mask, *timeout);
   Polled polled(caller, asked, count);
   pollfd* const descriptors = polled.all();
   Instance* const instance = waiting_with(caller, mask);
@@ -439,11 +443,7 @@ int bound_pselect(int count, fd_set* read, fd_set* write, fd_set* except, const 
                   const sigset_t* mask) {
   const void* const caller = __builtin_return_address(0);
   const bool sleeps = timeout != nullptr && has_none(count, read, write, except);
-  if (Instance* const sleeper = sleeps ? calling(caller) : nullptr) {
-    if (!is_time(*timeout)) return failed(EINVAL);
-    const MaskWhile masked(*sleeper, mask);
-    return sleep_whole(*sleeper, to_duration(*timeout));
-  }
+  if (Instance* const sleeper = sleeps ? calling(caller) : nullptr) return sleep_masked(*sleeper, mask, *timeout);
   Instance* const instance = waiting_with(caller, mask);
   Sets sets(caller, count, read, write, except);
   if (instance == nullptr) {

@@ -424,21 +424,9 @@ int own_ioctl(int descriptor, unsigned long request, ...) {
   va_end(arguments);
   const void* const caller = __builtin_return_address(0);
   Outlet* const outlet = request == FIOCLEX || request == FIONCLEX ? outlet_at(caller, descriptor) : nullptr;
+  if (request == FIOASYNC && calling(caller) != nullptr) return failed(EINVAL);  // as fcntl() refuses O_ASYNC
   if (outlet == nullptr) return ::ioctl(redirected(caller, descriptor), request, argument);
   return descriptor_flags(*outlet, F_SETFD, request == FIOCLEX ? FD_CLOEXEC : 0);
-}
-
-void* own_mmap(void* address, std::size_t bytes, int protection, int flags, int descriptor, off64_t offset) {
-  const void* const caller = __builtin_return_address(0);
-  const int file = (flags & MAP_ANONYMOUS) != 0 ? descriptor : redirected(caller, descriptor);
-  Instance* const instance = address != nullptr ? calling(caller) : nullptr;
-  return instance != nullptr ? map_at_choice(*instance, address, bytes, protection, flags, file, offset)
-                             : ::mmap64(address, bytes, protection, flags, file, offset);
-}
-
-int own_munmap(void* address, std::size_t bytes) {
-  if (Instance* const instance = calling(__builtin_return_address(0))) give_up_place(*instance, address, bytes);
-  return ::munmap(address, bytes);
 }
 
 int own_epoll_ctl(int epoll, int operation, int descriptor, epoll_event* event) {
@@ -820,9 +808,6 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("__fxstat64", &own_old_fstat),
       Binding::of("isatty", &own_isatty),
       Binding::of("ioctl", &own_ioctl),
-      Binding::of("mmap", &own_mmap),
-      Binding::of("mmap64", &own_mmap),
-      Binding::of("munmap", &own_munmap),
       Binding::of("epoll_ctl", &own_epoll_ctl),
       Binding::of("copy_file_range", &own_copy_file_range),
       Binding::of("splice", &own_splice),

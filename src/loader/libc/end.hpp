@@ -112,5 +112,7 @@ void wait_to_end() noexcept;
 /// What tasks of the program still hold that its next owner is told of: robust mutexes. Call from: the last flow of the
 /// instance, after its last code.
 void abandon_locks(Instance& instance) noexcept;
+/// What the program has asked for by SEM_UNDO is done.
+void undo_semaphores(Instance& instance) noexcept;
 
 }  // namespace aplib::loader::libc

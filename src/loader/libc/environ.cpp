@@ -6,7 +6,11 @@
 // them. Equal strings are kept once, so that a variable that changes to and fro costs nothing.
 #include "loader/libc/state.hpp"
 
+#include <dlfcn.h>
+#include <glob.h>
 #include <sys/auxv.h>
+#include <unistd.h>
+#include <wordexp.h>
 
 #include <algorithm>
 #include <array>
@@ -171,6 +175,37 @@ int own_clearenv(LibcState& state) {
   return 0;
 }
 
+// --- what libc looks up itself
+
+/// `body` is called while the process's environment is the program's, for one program at a time. It runs no code of it.
+template <class Body>
+auto with_environment(LibcState& state, const Body& body) {
+  static std::mutex one;
+  const std::lock_guard lock(one);
+  char** const before = std::exchange(::environ, *state.environ);
+  const auto result = body();
+  ::environ = before;
+  return result;
+}
+
+int own_wordexp(LibcState& state, const char* words, wordexp_t* result, int flags) {
+  return with_environment(state, [=] { return ::wordexp(words, result, flags); });
+}
+
+char* own_tempnam(const char* folder, const char* prefix) {
+  using Native = char* (*)(const char*, const char*);
+  static const auto native = reinterpret_cast<Native>(dlsym(RTLD_DEFAULT, "tempnam"));  // linkers warn of its name
+  LibcState* const state = state_of(__builtin_return_address(0));
+  return state != nullptr ? with_environment(*state, [=] { return native(folder, prefix); }) : native(folder, prefix);
+}
+
+using GlobError = int (*)(const char*, int);
+int own_glob(LibcState& state, const char* pattern, int flags, GlobError on_error, glob_t* result) {
+  const bool calls_back = on_error != nullptr || (flags & GLOB_ALTDIRFUNC) != 0;
+  if (calls_back || (flags & (GLOB_TILDE | GLOB_TILDE_CHECK)) == 0) return ::glob(pattern, flags, on_error, result);
+  return with_environment(state, [=] { return ::glob(pattern, flags, on_error, result); });
+}
+
 }  // namespace
 
 char* find_variable(const LibcState& state, std::string_view name) noexcept {
@@ -209,6 +244,10 @@ std::span<const Binding> environ_bindings() {
       bound<::putenv, own_putenv>("putenv"),
       bound<::unsetenv, own_unsetenv>("unsetenv"),
       bound<::clearenv, own_clearenv>("clearenv"),
+      bound<::wordexp, own_wordexp>("wordexp"),
+      Binding::of("tempnam", &own_tempnam),
+      bound<::glob, own_glob>("glob"),
+      bound<::glob, own_glob>("glob64"),
   };
   return table;
 }

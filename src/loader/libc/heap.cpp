@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <malloc.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,8 +18,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <cwchar>
-#include <iterator>
-#include <map>
 #include <mutex>
 #include <new>
 #include <span>
@@ -366,143 +363,6 @@ ssize_t own_getdelim(char** line, std::size_t* room, int delimiter, std::FILE* f
 }
 
 }  // namespace
-
-// ---------------------------------------------------------------- mmap() at an address of the program's choice
-// Processes may all choose one address. Cells cannot: with MAP_FIXED one would lose its memory to another without a
-// word. So the places are known that a program has chosen where nothing was. What it maps over memory that it has from
-// elsewhere (a range that it has reserved) stays libc's affair.
-
-namespace {
-
-struct ChosenRange {
-  std::uintptr_t end;
-  std::uint32_t owner;  ///< LibcState::number.
-};
-
-/// Those of all instances, by where they begin; none overlaps another. A range stays known until its owner unmaps it,
-/// or ends, or another takes the place.
-struct ChosenRanges {
-  std::mutex mutex;
-  std::map<std::uintptr_t, ChosenRange> all;
-
-  /// The first that ends behind `begin`.
-  auto behind(std::uintptr_t begin) {
-    auto found = all.upper_bound(begin);
-    if (found != all.begin() && std::prev(found)->second.end > begin) --found;
-    return found;
-  }
-  /// Somebody else than `owner` has some of it.
-  bool is_of_another(std::uintptr_t begin, std::uintptr_t end, std::uint32_t owner) {
-    for (auto each = behind(begin); each != all.end() && each->first < end; ++each) {
-      if (each->second.owner != owner) return true;
-    }
-    return false;
-  }
-  /// May throw std::bad_alloc.
-  void erase(std::uintptr_t begin, std::uintptr_t end) {
-    for (auto each = behind(begin); each != all.end() && each->first < end; each = behind(begin)) {
-      const auto [low, range] = *each;
-      all.erase(each);
-      if (low < begin) all.emplace(low, ChosenRange{begin, range.owner});
-      if (range.end > end) all.emplace(end, range);
-    }
-  }
-  /// It is `owner`'s from now on. May throw std::bad_alloc.
-  void take(std::uintptr_t begin, std::uintptr_t end, std::uint32_t owner) {
-    erase(begin, end);
-    const auto next = all.lower_bound(begin);
-    if (next != all.begin()) {
-      const auto before = std::prev(next);
-      if (before->second.end == begin && before->second.owner == owner) {  // one after the other
-        before->second.end = end;
-        return;
-      }
-    }
-    all.emplace_hint(next, begin, ChosenRange{end, owner});
-  }
-  void forget(std::uint32_t owner) noexcept {
-    std::erase_if(all, [owner](const auto& each) { return each.second.owner == owner; });
-  }
-};
-ChosenRanges& chosen_ranges() {
-  static auto* const all = new ChosenRanges;  // instances may end late
-  return *all;
-}
-
-}  // namespace
-
-struct ChosenPlaces {
-  std::uint32_t owner = 0;
-
-  ChosenPlaces() = default;
-  ~ChosenPlaces() {
-    const std::lock_guard lock(chosen_ranges().mutex);
-    chosen_ranges().forget(owner);
-  }
-  ChosenPlaces(const ChosenPlaces&) = delete;
-  ChosenPlaces& operator=(const ChosenPlaces&) = delete;
-};
-
-namespace {
-
-/// In the slot of a cell that is not the instance's.
-bool is_in_other_slot(const Instance& instance, std::uintptr_t begin, std::uintptr_t end) noexcept {
-  const std::size_t own = SlotPlan::cell_around(reinterpret_cast<std::uintptr_t>(instance.images().front().base));
-  const auto is_other = [own](std::uintptr_t place) {
-    const std::size_t cell = SlotPlan::cell_around(place);
-    return cell < SlotPlan::count && cell != own;
-  };
-  return own < SlotPlan::count && (is_other(begin) || is_other(end - 1));
-}
-
-[[gnu::noinline]] std::string describe_overlap(std::uintptr_t begin, std::uintptr_t end) {
-  return fmt::format(
-      "mmap(MAP_FIXED): at {:#x} to {:#x} lies memory of another cell, which the program would overwrite; let mmap() "
-      "choose the address, or run the program as processes (--processes)",
-      begin, end);
-}
-
-}  // namespace
-
-// The lock is held meanwhile: who finds memory there finds its owner, too.
-void* map_at_choice(Instance& instance, void* address, std::size_t bytes, int protection, int flags, int descriptor,
-                    std::int64_t offset) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  const std::uintptr_t end = begin + bytes;
-  const bool replaces = (flags & MAP_FIXED) != 0 && (flags & MAP_FIXED_NOREPLACE) == 0;
-  const int careful = replaces ? (flags & ~MAP_FIXED) | MAP_FIXED_NOREPLACE : flags;
-  void* got = MAP_FAILED;
-  bool is_of_another = false;
-  try {
-    ChosenPlaces& own = shared_part(instance.libc().places);
-    own.owner = instance.libc().number;
-    ChosenRanges& ranges = chosen_ranges();
-    const std::lock_guard lock(ranges.mutex);
-    got = ::mmap64(address, bytes, protection, careful, descriptor, offset);
-    if (replaces && got == MAP_FAILED && (errno_now() == EEXIST || errno_now() == EOPNOTSUPP)) {
-      is_of_another = is_in_other_slot(instance, begin, end) || ranges.is_of_another(begin, end, own.owner);
-      if (!is_of_another) got = ::mmap64(address, bytes, protection, flags, descriptor, offset);
-    }
-    if (got == address) ranges.take(begin, end, own.owner);
-  } catch (const std::bad_alloc&) {
-    if (got == MAP_FAILED) errno = ENOMEM;
-  }
-  if (is_of_another)
-    fail_instance(instance, static_cast<int>(ExitStatus::program_failed), describe_overlap(begin, end));
-  return got;
-}
-
-void give_up_place(Instance& instance, const void* address, std::size_t bytes) noexcept {
-  if (std::atomic_ref(instance.libc().places.part).load(std::memory_order_acquire) == nullptr) return;
-  const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  ChosenRanges& ranges = chosen_ranges();
-  const std::lock_guard lock(ranges.mutex);
-  if (ranges.is_of_another(begin, begin + bytes, instance.libc().number)) return;
-  try {
-    ranges.erase(begin, begin + bytes);
-  } catch (const std::bad_alloc&) {  // it stays known
-  }
-}
 
 std::span<const Binding> heap_bindings() {
   static const std::vector<Binding> table = [] {

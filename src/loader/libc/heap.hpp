@@ -57,11 +57,4 @@ struct HeapUse {
 /// All zero unless the program was loaded with account_heap. Call from: any thread while the instance lives.
 HeapUse heap_use(Instance& instance);
 
-/// mmap() at an address that the program has chosen. What another cell has there stays: with MAP_FIXED, the program
-/// ends with words. Call from: a flow of the instance.
-void* map_at_choice(Instance& instance, void* address, std::size_t bytes, int protection, int flags, int descriptor,
-                    std::int64_t offset);
-/// Before munmap(): the place is nobody's, as far as it is the instance's.
-void give_up_place(Instance& instance, const void* address, std::size_t bytes) noexcept;
-
 }  // namespace aplib::loader::libc

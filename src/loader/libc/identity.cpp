@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/auxv.h>
@@ -284,82 +283,44 @@ int own_sigpause(Instance& instance, int signal_or_word, int is_signal) {
 int own_sigpause_by_word(Instance& instance, int word) { return own_sigpause(instance, word, 0); }
 int own_sigpause_by_signal(Instance& instance, int signal) { return own_sigpause(instance, signal, 1); }
 
+// --- and in X/Open's older ones
+
+using SignalHandler = void (*)(int);
+
+int change_one(Instance& instance, int how, int signal, sigset_t* before = nullptr) {
+  sigset_t one;
+  sigemptyset(&one);
+  if (sigaddset(&one, signal) != 0) return -1;
+  const int error = change_signal_mask(instance, how, &one, before);
+  return error == 0 ? 0 : failed(error);
+}
+
+int own_sighold(Instance& instance, int signal) { return change_one(instance, SIG_BLOCK, signal); }
+int own_sigrelse(Instance& instance, int signal) { return change_one(instance, SIG_UNBLOCK, signal); }
+
+int own_sigignore(Instance& instance, int signal) {
+  struct sigaction action {};
+  action.sa_handler = SIG_IGN;
+  return change_action(instance, signal, &action, nullptr);
+}
+
+SignalHandler own_sigset(Instance& instance, int signal, SignalHandler handler) {
+  const bool holds = handler == SIG_HOLD;
+  struct sigaction action {};
+  struct sigaction old {};
+  sigset_t before;
+  sigemptyset(&before);
+  action.sa_handler = handler;
+  if (change_action(instance, signal, holds ? nullptr : &action, &old) != 0) return SIG_ERR;
+  if (change_one(instance, holds ? SIG_BLOCK : SIG_UNBLOCK, signal, &before) != 0) return SIG_ERR;
+  return sigismember(&before, signal) == 1 ? SIG_HOLD : old.sa_handler;
+}
+
 // Libc's own would take the kernel's mask; where no instance calls, nobody calls them.
 int sigmask_of_nobody(int /*word*/) { return failed(EINVAL); }
 int sigmask_of_nobody() { return failed(EINVAL); }
+SignalHandler sigset_of_nobody(int /*signal*/, SignalHandler /*handler*/) { return SIG_ERR; }
 int sigpause_of_nobody(int /*signal_or_word*/, int /*is_signal*/) { return failed(EINVAL); }
-
-// --- calls by number
-
-/// What opens a descriptor.
-bool opens_descriptor(long number) noexcept {
-  constexpr std::array opening{
-      SYS_open,           SYS_openat,           SYS_openat2,      SYS_creat,        SYS_memfd_create,
-      SYS_socket,         SYS_eventfd,          SYS_eventfd2,     SYS_epoll_create, SYS_dup,
-      SYS_timerfd_create, SYS_epoll_create1,    SYS_inotify_init, SYS_accept,       SYS_inotify_init1,
-      SYS_accept4,        SYS_pidfd_open,       SYS_pidfd_getfd,  SYS_userfaultfd,  SYS_perf_event_open,
-      SYS_io_uring_setup, SYS_open_by_handle_at};
-  return std::ranges::find(opening, number) != opening.end();
-}
-
-/// What begins with a descriptor.
-bool takes_descriptor(long number) noexcept {
-  constexpr std::array taking{SYS_read,      SYS_write,     SYS_readv,     SYS_writev,  SYS_pread64,    SYS_pwrite64,
-                              SYS_preadv,    SYS_pwritev,   SYS_fstat,     SYS_lseek,   SYS_ioctl,      SYS_fsync,
-                              SYS_fdatasync, SYS_ftruncate, SYS_fallocate, SYS_flock,   SYS_getdents64, SYS_fcntl,
-                              SYS_sendto,    SYS_recvfrom,  SYS_sendmsg,   SYS_recvmsg, SYS_openat,     SYS_openat2,
-                              SYS_accept,    SYS_accept4,   SYS_dup,       SYS_dup2,    SYS_dup3,       SYS_fchmod,
-                              SYS_fchown,    SYS_bind,      SYS_listen,    SYS_connect, SYS_shutdown};
-  return std::ranges::find(taking, number) != taking.end();
-}
-
-/// Close() or dup2() of the program's own 0, 1 or 2; nothing: of another.
-std::optional<long> change_standard(Instance& instance, long number, const std::array<long, 6>& words) {
-  const auto first = static_cast<int>(words[0]);
-  const auto second = static_cast<int>(words[1]);
-  if (number == SYS_close && is_standard(first)) return close_outlet(outlet_of(instance, first));
-  if (number == SYS_dup2 && is_standard(second)) return redirect_to(instance, first, second);
-  if (number == SYS_dup3 && is_standard(second))
-    return redirect_to(instance, first, second, static_cast<int>(words[2]));
-  return std::nullopt;
-}
-
-/// Calls that libc has no function for, or had none for long.
-long own_syscall(long number, ...) {
-  std::array<long, 6> words{};
-  va_list arguments;
-  va_start(arguments, number);
-  for (long& word : words) word = va_arg(arguments, long);  // libc reads as many for every call
-  va_end(arguments);
-  Instance* const instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
-  switch (number) {
-    case SYS_getpid:
-      return pid_of(*instance);
-    case SYS_getppid:
-      return ::getpid();
-    case SYS_gettid:
-      return thread_of(*instance);
-    case SYS_tgkill:
-      return signal_number(*instance, static_cast<pid_t>(words[0]), static_cast<pid_t>(words[1]),
-                           static_cast<int>(words[2]));
-    case SYS_tkill:
-      return signal_number(*instance, pid_of(*instance), static_cast<pid_t>(words[0]), static_cast<int>(words[1]));
-    case SYS_kill:
-      return signal_by_number(*instance, static_cast<pid_t>(words[0]), static_cast<int>(words[1]));
-    case SYS_futex:
-      if (const long operation = words[1] & FUTEX_CMD_MASK; operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET)
-        if (Instance* const waiter = sharing_flow(*instance)) return futex_in_turn(*waiter, words.data());
-      break;
-    default:
-      break;
-  }
-  if (const auto changed = change_standard(*instance, number, words)) return *changed;
-  const auto first = static_cast<int>(words[0]);
-  if (takes_descriptor(number) && is_standard(first)) words[0] = redirected(*instance, first);
-  const long result = ::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
-  return opens_descriptor(number) ? note_lowest(instance, static_cast<int>(result)) : result;
-}
 
 }  // namespace
 
@@ -380,13 +341,16 @@ std::span<const Binding> identity_bindings() {
       bound<::tgkill, own_tgkill>("tgkill"),
       bound<::kill, own_kill>("kill"),
       bound<::killpg, own_killpg>("killpg"),
-      Binding::of("syscall", &own_syscall),
       bound<static_cast<int (*)(int)>(sigmask_of_nobody), own_sigblock>("sigblock"),
       bound<static_cast<int (*)(int)>(sigmask_of_nobody), own_sigsetmask>("sigsetmask"),
       bound<static_cast<int (*)()>(sigmask_of_nobody), own_siggetmask>("siggetmask"),
       bound<static_cast<int (*)(int)>(sigmask_of_nobody), own_sigpause_by_word>("sigpause"),
       bound<static_cast<int (*)(int)>(sigmask_of_nobody), own_sigpause_by_signal>("__xpg_sigpause"),
       bound<sigpause_of_nobody, own_sigpause>("__sigpause"),
+      bound<static_cast<int (*)(int)>(sigmask_of_nobody), own_sighold>("sighold"),
+      bound<static_cast<int (*)(int)>(sigmask_of_nobody), own_sigrelse>("sigrelse"),
+      bound<static_cast<int (*)(int)>(sigmask_of_nobody), own_sigignore>("sigignore"),
+      bound<sigset_of_nobody, own_sigset>("sigset"),
   };
   return table;
 }
@@ -530,10 +494,20 @@ int own_prctl(int option, ...) {
         return 0;
       case PR_SET_TIMERSLACK:
         return 0;  // it only promises less
-      case PR_SET_SECCOMP:
+      case PR_SET_CHILD_SUBREAPER:
+      case PR_SET_IO_FLUSHER:
+      case PR_SET_KEEPCAPS:
       case PR_SET_PDEATHSIG:
+      case PR_SET_THP_DISABLE:
+        if (words[0] == 0) return 0;  // as it is
+        [[fallthrough]];
+      case PR_SET_SECCOMP:
       case PR_SET_DUMPABLE:
       case PR_CAPBSET_DROP:
+      case PR_SET_NO_NEW_PRIVS:
+      case PR_SET_SECUREBITS:
+      case PR_SET_SPECULATION_CTRL:
+      case PR_SET_TSC:
         instance->services().warn(
             fmt::format("prctl({}) is refused (EINVAL): it would be so for all cells of the process; run the program "
                         "with --processes",
@@ -814,6 +788,19 @@ int set_limit(Instance& instance, int resource, const rlimit64& limit) {
   own.limits[resource] = limit;
   return 0;
 }
+
+}  // namespace
+
+void give_limits(Instance& instance, pid_t child) noexcept {
+  if (std::atomic_ref(instance.libc().identity.part).load(std::memory_order_acquire) == nullptr) return;
+  Identity& own = shared_part(instance.libc().identity);
+  const std::lock_guard lock(own.mutex);
+  for (const auto& [resource, limit] : own.limits)
+    ::prlimit64(child, static_cast<__rlimit_resource>(resource), &limit, nullptr);
+  if (own.priority) ::setpriority(PRIO_PROCESS, static_cast<id_t>(child), *own.priority);
+}
+
+namespace {
 
 // The 64 forms are the same on x86-64.
 

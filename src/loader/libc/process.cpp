@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fork, exec and brk, which a program in a shared process cannot have. A fork would duplicate the memory of every cell
-// and leave all but one of them without a thread; an exec would end them all. And the program's own names, from its
+// fork and exec, which a program in a shared process cannot have. A fork would duplicate the memory of every cell and
+// leave all but one of them without a thread; an exec would end them all. And the program's own names, from its
 // arguments.
 //
 // Children that a program starts: system, popen, posix_spawn. They see the instance's environment, working directory,
@@ -29,6 +29,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -102,22 +103,6 @@ int own_execveat(int, const char*, char* const*, char* const*, int) {
   return refuse_exec(__builtin_return_address(0), "execveat");
 }
 
-int refuse_break(void* caller, std::string call) {
-  call +=
-      ": the break belongs to the process's one heap and a program that shares the process cannot move it; use "
-      "malloc() "
-      "or mmap()";
-  return refuse(caller, call, ENOMEM);
-}
-
-int own_brk(void*) { return refuse_break(__builtin_return_address(0), "brk"); }
-
-void* own_sbrk(std::intptr_t change) {
-  if (change == 0) return ::sbrk(0);
-  refuse_break(__builtin_return_address(0), "sbrk");
-  return reinterpret_cast<void*>(-1);  // NOLINT: what sbrk() returns
-}
-
 }  // namespace
 
 void start_program_name(Instance& instance) noexcept {
@@ -151,9 +136,6 @@ std::span<const Binding> process_bindings() {
       Binding::of("execle", &own_execle),
       Binding::of("fexecve", &own_fexecve),
       Binding::of("execveat", &own_execveat),
-      Binding::of("brk", &own_brk),
-      Binding::of("sbrk", &own_sbrk),
-      Binding::of("__sbrk", &own_sbrk),
       variable<&LibcState::program_name>("program_invocation_name"),
       variable<&LibcState::program_name>("__progname_full"),
       variable<&LibcState::program_short_name>("program_invocation_short_name"),
@@ -306,6 +288,37 @@ class Attributes {
   posix_spawnattr_t attributes_{};
 };
 
+/// posix_spawn() cannot have the child ignore a signal, as it does that its program ignores: it begins with what the
+/// process does. So this ignores it for a moment, in which no other child is made. The machine's threads block what
+/// comes from outside, so none of it is lost meanwhile.
+template <class Start>
+int start_child(Instance& instance, pid_t& child, Start start) {
+  static std::shared_mutex making;
+  constexpr std::array signals{SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM, SIGTERM,   SIGUSR1, SIGUSR2,
+                               SIGTSTP, SIGTTIN, SIGTTOU, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF, SIGIO};
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  std::vector<std::pair<int, struct sigaction>> before;
+  for (const int signal : signals) {
+    struct sigaction own {};
+    if (change_action(instance, signal, nullptr, &own) == 0 && (own.sa_flags & SA_SIGINFO) == 0 &&
+        own.sa_handler == SIG_IGN)
+      before.emplace_back(signal, own);
+  }
+  int error = 0;
+  if (before.empty()) {
+    const std::shared_lock lock(making);
+    error = start();
+  } else {
+    const std::unique_lock lock(making);
+    for (auto& [signal, action] : before) ::sigaction(signal, &ignore, &action);
+    error = start();
+    for (const auto& [signal, action] : before) ::sigaction(signal, &action, nullptr);
+  }
+  if (error == 0) give_limits(instance, child);
+  return error;
+}
+
 class FileActions {
  public:
   FileActions() {
@@ -425,8 +438,11 @@ int spawn_shell(Instance& instance, const char* command, const FileActions& acti
                                  const_cast<char*>(command), nullptr};
   std::array<char*, 1> nothing{nullptr};
   char** environment = *instance.libc().environ;
-  return ::posix_spawn(&child, "/bin/sh", actions.get(), Attributes(instance, nullptr).get(), arguments.data(),
-                       environment != nullptr ? environment : nothing.data());
+  const Attributes attributes(instance, nullptr);
+  return start_child(instance, child, [&] {
+    return ::posix_spawn(&child, "/bin/sh", actions.get(), attributes.get(), arguments.data(),
+                         environment != nullptr ? environment : nothing.data());
+  });
 }
 
 // One look: the child that ended (or what `options` ask for), 0, or the negative error.
@@ -585,8 +601,10 @@ int own_posix_spawn(Instance& instance, pid_t* child, const char* file, const po
   streams.give_streams(instance, -1, actions != nullptr);
   if (actions != nullptr) streams.join(actions);
   pid_t made = 0;
-  const int error =
-      ::posix_spawn(&made, file, streams.get(), Attributes(instance, given).get(), arguments, environment);
+  const Attributes attributes(instance, given);
+  const int error = start_child(instance, made, [&] {
+    return ::posix_spawn(&made, file, streams.get(), attributes.get(), arguments, environment);
+  });
   if (error == 0 && child != nullptr) *child = made;
   return spawned(instance, error, made);
 }
@@ -603,8 +621,11 @@ int own_posix_spawnp(Instance& instance, pid_t* child, const char* file, const p
     if (error == 0 && child != nullptr) *child = made;
     return spawned(instance, error, made);
   };
-  if (std::strchr(file, '/') != nullptr || *file == '\0')
-    return end(::posix_spawn(&made, file, actions, attributes.get(), arguments, environment));
+  const auto start = [&](const char* path) {
+    return start_child(instance, made,
+                       [&] { return ::posix_spawn(&made, path, actions, attributes.get(), arguments, environment); });
+  };
+  if (std::strchr(file, '/') != nullptr || *file == '\0') return end(start(file));
   const char* path = find_variable(instance.libc(), "PATH");
   std::string_view rest = path != nullptr ? path : "/bin:/usr/bin";
   int result = ENOENT;
@@ -614,7 +635,7 @@ int own_posix_spawnp(Instance& instance, pid_t* child, const char* file, const p
     const std::string_view folder = rest.substr(0, colon);
     if (more) rest.remove_prefix(colon + 1);
     const std::string candidate = folder.empty() ? std::string(file) : std::string(folder) + '/' + file;
-    const int error = ::posix_spawn(&made, candidate.c_str(), actions, attributes.get(), arguments, environment);
+    const int error = start(candidate.c_str());
     if (error == EACCES) result = error;
     const bool elsewhere = error == EACCES || error == ENOENT || error == ENOTDIR || error == ESTALE ||
                            error == ENODEV || error == ETIMEDOUT;

@@ -53,8 +53,10 @@ using Action = struct sigaction;
 
 namespace {
 
+constexpr int ends_as_thread = 2;
+
 struct Sent {
-  int signal = 0;  ///< 0: to leave the program, with status `value`; `code`: handlers run.
+  int signal = 0;  ///< 0: to leave the program, with status `value`; `code`: handlers run, or ends_as_thread.
   int code = SI_USER;
   sigval value{};
   pid_t sender = 0;                 ///< 0: the program itself.
@@ -75,6 +77,7 @@ struct SignalTable {
   std::vector<File> files;
   std::array<std::unique_ptr<Action>, NSIG> actions;  // none: the default
   std::map<const TaskContext*, sigset_t> blocked;     // only of flows that ever blocked any
+  std::map<const TaskContext*, stack_t> stacks;       // sigaltstack's
   std::deque<Sent> pending;
   std::optional<Sent> sampled;          // of a timer that takes samples, when one is due
   const char* handler_stack = nullptr;  // where a handler that deliver_signals() has called begins
@@ -173,7 +176,8 @@ siginfo_t info_of(Instance& instance, const Sent& sent) {
 
 void act(Instance& instance, const Sent& sent, void* interrupted = nullptr) {
   if (sent.signal == 0) {
-    here()->thread_exits.clear();  // a process destroys those of the thread that calls exit()
+    here()->ends_as_thread = sent.code == ends_as_thread;
+    if (sent.code != ends_as_thread) here()->thread_exits.clear();  // a process destroys those of who calls exit()
     instance.leave(sent.value.sival_int, sent.code != 0);
   }
   const Action action = action_of(instance, sent.signal);
@@ -394,26 +398,42 @@ void note_sample(Instance& instance, int signal, int code, sigval value) {
 }
 
 bool has_pending_signals(Instance& instance) noexcept {
+  std::ptrdiff_t flows = 0;
+  instance.for_each_context([&flows](const TaskContext&) { ++flows; });
   const std::lock_guard lock(tables_mutex);
   const SignalTable* const table = instance.libc().signals.part;
-  return table != nullptr && std::ranges::any_of(table->pending, [table](const Sent& sent) {
-           return !is_blocked(*table, sent.signal, sent.to != nullptr ? sent.to : here());
+  return table != nullptr && std::ranges::any_of(table->pending, [&](const Sent& sent) {
+           if (sent.to != nullptr) return !is_blocked(*table, sent.signal, sent.to);
+           return flows > std::ranges::count_if(table->blocked, [&sent](const auto& each) {
+                    return sigismember(&each.second, sent.signal) == 1;
+                  });
          });
 }
 
-std::optional<bool> signal_restarts(const TaskContext& thread) noexcept {
+std::optional<bool> signal_restarts(const TaskContext& thread, bool& takes_shared) noexcept {
   const std::lock_guard lock(tables_mutex);
   const SignalTable* const table = thread.instance->libc().signals.part;
   if (table == nullptr) return std::nullopt;
+  const auto main = std::ranges::find_if(table->blocked,
+                                         [&thread](const auto& each) { return thread.instance->is_main(each.first); });
   std::optional<bool> all_restart;
+  bool takes = false;
   for (const Sent& sent : table->pending) {
-    if (sent.to == &thread && is_deliverable(*table, sent, &thread))
-      all_restart = all_restart.value_or(true) && restarts(*table, sent.signal);
+    if (!is_deliverable(*table, sent, &thread)) continue;
+    const bool is_shared = sent.to == nullptr;
+    if (is_shared && (!takes_shared || main == table->blocked.end() || sigismember(&main->second, sent.signal) != 1))
+      continue;
+    takes = takes || is_shared;
+    all_restart = all_restart.value_or(true) && restarts(*table, sent.signal);
   }
+  takes_shared = takes_shared && !takes;
   return all_restart;
 }
 
-bool ask_main_to_leave(Instance& instance, int status, bool runs_handlers) noexcept {
+namespace {
+
+/// What main does as soon as it would take a signal. False: it has ended, or there is no memory.
+bool ask_main(Instance& instance, int code, int status) noexcept {
   bool is_there = false;
   try {
     instance.for_each_context([&](TaskContext& context) {
@@ -423,7 +443,7 @@ bool ask_main_to_leave(Instance& instance, int status, bool runs_handlers) noexc
       is_there = true;
       const std::lock_guard lock(tables_mutex);
       SignalTable& table = instance.libc().signals.get();
-      if (!std::exchange(table.leaves, true)) post(table, {0, runs_handlers ? 1 : 0, value, 0, &context});
+      if (code == ends_as_thread || !std::exchange(table.leaves, true)) post(table, {0, code, value, 0, &context});
     });
     return is_there && remind_of_signals(instance);
   } catch (const std::bad_alloc&) {
@@ -431,10 +451,20 @@ bool ask_main_to_leave(Instance& instance, int status, bool runs_handlers) noexc
   }
 }
 
+}  // namespace
+
+bool ask_main_to_leave(Instance& instance, int status, bool runs_handlers) noexcept {
+  return ask_main(instance, runs_handlers ? 1 : 0, status);
+}
+
+bool cancel_main(Instance& instance) noexcept { return ask_main(instance, ends_as_thread, 0); }
+
 bool is_main_asked_to_leave(Instance& instance) noexcept {
   const std::lock_guard lock(tables_mutex);
   const SignalTable* const table = instance.libc().signals.part;
-  return table != nullptr && std::ranges::any_of(table->pending, [](const Sent& sent) { return sent.signal == 0; });
+  return table != nullptr && std::ranges::any_of(table->pending, [](const Sent& sent) {
+           return sent.signal == 0 && sent.code != ends_as_thread;
+         });
 }
 
 void call_abort_handler(Instance& instance) {
@@ -454,21 +484,31 @@ void forget_signal_mask(const TaskContext& context) noexcept {
   SignalTable* const table = context.instance->libc().signals.part;
   if (table == nullptr) return;
   table->blocked.erase(&context);
+  table->stacks.erase(&context);
   std::erase_if(table->pending, [&context](const Sent& sent) { return sent.to == &context; });
 }
+
+namespace {
+
+/// By the calling flow. Another may take it.
+bool post_if_blocked(Instance& instance, const Sent& sent) {
+  const std::lock_guard lock(tables_mutex);
+  SignalTable* const table = instance.libc().signals.part;
+  if (table == nullptr || !is_blocked(*table, sent.signal, here())) return false;
+  post(*table, sent);
+  return true;
+}
+
+}  // namespace
 
 int send_signal(Instance& instance, int signal, int code, sigval value) {
   if (signal == 0) return 0;
   if (!is_signal(signal)) return failed(EINVAL);
-  if (signal != SIGKILL && signal != SIGSTOP) {
-    const std::lock_guard lock(tables_mutex);
-    SignalTable* table = instance.libc().signals.part;
-    if (table != nullptr && is_blocked(*table, signal, here())) {
-      post(*table, {signal, code, value, 0, code == SI_TKILL ? here() : nullptr});
-      return 0;
-    }
-  }
-  act(instance, {signal, code, value});
+  const Sent sent{signal, code, value, 0, code == SI_TKILL ? here() : nullptr};
+  const bool is_posted = signal != SIGKILL && signal != SIGSTOP && post_if_blocked(instance, sent);
+  if (!is_posted) act(instance, sent);
+  if (is_posted && sent.to == nullptr && has_pending_signals(instance) && !remind_of_signals(instance))
+    return failed(EAGAIN);
   return 0;
 }
 
@@ -507,7 +547,8 @@ int signal_process(Instance& instance, pid_t process, int signal, int code, sigv
         auto& [sent, is_fatal] = *static_cast<Mail*>(state);
         const int number = sent.signal;
         if (number == 0) return;
-        const std::lock_guard lock(tables_mutex);
+        bool is_posted = false;
+        std::unique_lock lock(tables_mutex);
         SignalTable* table = other.libc().signals.part;
         const Action* action = table != nullptr ? table->find(number) : nullptr;
         const bool is_caught = action != nullptr && has_handler(*action);
@@ -516,10 +557,13 @@ int signal_process(Instance& instance, pid_t process, int signal, int code, sigv
                                 });
         if (is_caught || is_blocked) {
           post(*table, sent);
+          is_posted = true;
         } else {
           is_fatal = (action == nullptr || action->sa_handler == SIG_DFL) && number != SIGCHLD && number != SIGURG &&
                      number != SIGWINCH && number != SIGCONT;
         }
+        lock.unlock();
+        if (is_posted) remind_of_signals(other);
       },
       &mail);
   if (!is_cell) return code == SI_QUEUE ? ::sigqueue(process, signal, value) : ::kill(process, signal);
@@ -586,10 +630,10 @@ int change_action(Instance& instance, int signal, const Action* action, Action* 
   if (!is_signal(signal) || ((signal == SIGKILL || signal == SIGSTOP) && action != nullptr)) return failed(EINVAL);
   if (action != nullptr) note_outside_signal(instance, signal, action->sa_handler != SIG_DFL);
   const std::lock_guard lock(tables_mutex);
-  Action& own = instance.libc().signals.get().action(signal);
-  const Action before = own;
-  if (action != nullptr) own = *action;
-  if (old != nullptr) *old = before;
+  SignalTable& table = instance.libc().signals.get();
+  const Action* const there = table.find(signal);
+  if (old != nullptr) *old = there != nullptr ? *there : Action{};
+  if (action != nullptr) table.action(signal) = *action;
   return 0;
 }
 
@@ -628,22 +672,16 @@ int bound_raise(int signal) {
   return instance != nullptr ? send_signal(*instance, signal, SI_TKILL) : ::raise(signal);
 }
 
-int bound_sigqueue(pid_t process, int signal, sigval value) {
-  Instance* instance = calling(__builtin_return_address(0));
-  return instance != nullptr ? signal_process(*instance, process, signal, SI_QUEUE, value)
-                             : ::sigqueue(process, signal, value);
+int own_sigqueue(Instance& instance, pid_t process, int signal, sigval value) {
+  return signal_process(instance, process, signal, SI_QUEUE, value);
 }
 
-int bound_pthread_kill(pthread_t thread, int signal) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::pthread_kill(thread, signal);
-  return signal_thread(*instance, {thread, 0}, signal, SI_TKILL, {});
+int own_pthread_kill(Instance& instance, pthread_t thread, int signal) {
+  return signal_thread(instance, {thread, 0}, signal, SI_TKILL, {});
 }
 
-int bound_pthread_sigqueue(pthread_t thread, int signal, sigval value) {
-  Instance* instance = calling(__builtin_return_address(0));
-  if (instance == nullptr) return ::pthread_sigqueue(thread, signal, value);
-  return signal_thread(*instance, {thread, 0}, signal, SI_QUEUE, value);
+int own_pthread_sigqueue(Instance& instance, pthread_t thread, int signal, sigval value) {
+  return signal_thread(instance, {thread, 0}, signal, SI_QUEUE, value);
 }
 
 int bound_siginterrupt(int signal, int flag) {
@@ -695,11 +733,21 @@ int bound_signalfd(int descriptor, const sigset_t* signals, int flags) {
   return note_lowest(instance, ends[0]);
 }
 
-// A task's signals are taken on the processor's signal stack and handed over to its own.
-int bound_sigaltstack(const stack_t*, stack_t* old) {
-  if (old != nullptr) {
-    *old = stack_t{};
-    old->ss_flags = SS_DISABLE;
+// A task's signals are taken on the processor's signal stack and handed over to its own: what the program sets is told
+// back, no more.
+int own_sigaltstack(Instance& instance, const stack_t* stack, stack_t* old) {
+  constexpr int flags = static_cast<int>(SS_DISABLE | (1U << 31U));  // the last is Linux's SS_AUTODISARM
+  if (stack != nullptr && (stack->ss_flags & ~(flags | SS_ONSTACK)) != 0) return failed(EINVAL);
+  const bool is_one = stack != nullptr && (stack->ss_flags & SS_DISABLE) == 0;
+  if (is_one && stack->ss_size < static_cast<std::size_t>(::sysconf(_SC_MINSIGSTKSZ))) return failed(ENOMEM);
+  const std::lock_guard lock(tables_mutex);
+  std::map<const TaskContext*, stack_t>& stacks = instance.libc().signals.get().stacks;
+  const auto found = stacks.find(here());
+  if (old != nullptr) *old = found != stacks.end() ? found->second : stack_t{nullptr, SS_DISABLE, 0};
+  if (is_one) {
+    stacks.insert_or_assign(here(), stack_t{stack->ss_sp, stack->ss_flags & ~SS_ONSTACK, stack->ss_size});
+  } else if (stack != nullptr && found != stacks.end()) {
+    stacks.erase(found);
   }
   return 0;
 }
@@ -717,11 +765,11 @@ std::span<const Binding> signals_bindings() {
       Binding::of("__sysv_signal", bound_sysv_signal),
       Binding::of("raise", bound_raise),
       Binding::of("gsignal", bound_raise),
-      Binding::of("sigqueue", bound_sigqueue),
-      Binding::of("pthread_kill", bound_pthread_kill),
-      Binding::of("pthread_sigqueue", bound_pthread_sigqueue),
+      bound<::sigqueue, own_sigqueue>("sigqueue"),
+      bound<::pthread_kill, own_pthread_kill>("pthread_kill"),
+      bound<::pthread_sigqueue, own_pthread_sigqueue>("pthread_sigqueue"),
       Binding::of("siginterrupt", bound_siginterrupt),
-      Binding::of("sigaltstack", bound_sigaltstack),
+      bound<::sigaltstack, own_sigaltstack>("sigaltstack"),
       Binding::of("signalfd", bound_signalfd),
   };
   return table;
@@ -774,11 +822,6 @@ int wait_for_handler(Instance& instance, const char* function) {
     return handlers_run(EndedBy::all) != before;
   });
   return failed(EINTR);
-}
-
-int bound_pthread_sigmask(int how, const sigset_t* set, sigset_t* old) {
-  Instance* instance = calling(__builtin_return_address(0));
-  return instance != nullptr ? change_signal_mask(*instance, how, set, old) : ::pthread_sigmask(how, set, old);
 }
 
 int bound_sigprocmask(Instance& instance, int how, const sigset_t* set, sigset_t* old) {
@@ -835,51 +878,11 @@ int bound_sigtimedwait(Instance& instance, const sigset_t* set, siginfo_t* info,
   return sent ? give_info(instance, *sent, info) : failed(EAGAIN);
 }
 
-// X/Open's older words for the same.
-
-int change_one(Instance* instance, int how, int signal) {
-  sigset_t one;
-  sigemptyset(&one);
-  if (instance == nullptr || sigaddset(&one, signal) != 0) return failed(EINVAL);
-  const int error = change_signal_mask(*instance, how, &one, nullptr);
-  return error == 0 ? 0 : failed(error);
-}
-
-int bound_sighold(int signal) { return change_one(calling(__builtin_return_address(0)), SIG_BLOCK, signal); }
-int bound_sigrelse(int signal) { return change_one(calling(__builtin_return_address(0)), SIG_UNBLOCK, signal); }
-
-int bound_sigignore(int signal) {
-  return set_handler(calling(__builtin_return_address(0)), signal, SIG_IGN, 0) == SIG_ERR ? -1 : 0;
-}
-
-Handler bound_sigset(int signal, Handler handler) {
-  Instance* instance = calling(__builtin_return_address(0));
-  struct sigaction old {};
-  sigset_t one;
-  sigset_t before;
-  sigemptyset(&one);
-  sigemptyset(&before);
-  if (instance == nullptr || sigaddset(&one, signal) != 0) {
-    failed(EINVAL);
-    return SIG_ERR;
-  }
-  if (handler == SIG_HOLD) {
-    if (change_action(*instance, signal, nullptr, &old) != 0) return SIG_ERR;
-    change_signal_mask(*instance, SIG_BLOCK, &one, &before);
-  } else {
-    struct sigaction action {};
-    action.sa_handler = handler;
-    if (change_action(*instance, signal, &action, &old) != 0) return SIG_ERR;
-    change_signal_mask(*instance, SIG_UNBLOCK, &one, &before);
-  }
-  return sigismember(&before, signal) == 1 ? SIG_HOLD : old.sa_handler;
-}
-
 }  // namespace
 
 std::span<const Binding> signal_masks_bindings() {
   static const Binding table[] = {
-      Binding::of("pthread_sigmask", bound_pthread_sigmask),
+      bound<::pthread_sigmask, change_signal_mask>("pthread_sigmask"),
       bound<::sigprocmask, bound_sigprocmask>("sigprocmask"),
       bound<::sigpending, bound_sigpending>("sigpending"),
       Binding::of("pause", bound_pause),
@@ -887,10 +890,6 @@ std::span<const Binding> signal_masks_bindings() {
       bound<::sigwait, bound_sigwait>("sigwait"),
       bound<::sigwaitinfo, bound_sigwaitinfo>("sigwaitinfo"),
       bound<::sigtimedwait, bound_sigtimedwait>("sigtimedwait"),
-      Binding::of("sighold", bound_sighold),
-      Binding::of("sigrelse", bound_sigrelse),
-      Binding::of("sigignore", bound_sigignore),
-      Binding::of("sigset", bound_sigset),
   };
   return table;
 }

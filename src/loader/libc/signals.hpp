@@ -56,9 +56,10 @@ bool disowns_children(Instance& instance) noexcept;
 bool may_be_signalled(Instance& instance) noexcept;
 /// Some have come and have not been delivered. Call from: any thread.
 bool has_pending_signals(Instance& instance) noexcept;
-/// Nothing has come for a thread that the program has made; else whether what it waits for is to go on afterwards. Call
-/// from: any thread, while that one lives.
-std::optional<bool> signal_restarts(const TaskContext& thread) noexcept;
+/// Nothing has come for a thread that the program has made; else whether what it waits for is to go on afterwards.
+/// `takes_shared`: what has come for whichever flow does not block it counts, where main does; false afterwards if it
+/// has counted. Call from: any thread, while that one lives.
+std::optional<bool> signal_restarts(const TaskContext& thread, bool& takes_shared) noexcept;
 /// The interrupted code of the calling thread, which the program has made: calls the handlers of what has come for it.
 /// They may leave by longjmp() or pthread_exit(). Call from: a signal handler.
 void deliver_signals_here(Instance& instance, void* interrupted);
@@ -66,7 +67,9 @@ void deliver_signals_here(Instance& instance, void* interrupted);
 /// Has main leave the program as Instance::leave(), as soon as it would take a signal. False: it has ended, or there is
 /// no memory. Call from: another flow of the instance.
 bool ask_main_to_leave(Instance& instance, int status, bool runs_handlers) noexcept;
-/// And it does not leave yet.
+/// The same, by pthread_exit().
+bool cancel_main(Instance& instance) noexcept;
+/// Main has been asked to leave the program, and does not yet.
 bool is_main_asked_to_leave(Instance& instance) noexcept;
 
 /// Calls the instance's own handler of SIGABRT, if it has one.
@@ -82,8 +85,8 @@ int change_action(Instance& instance, int signal, const struct sigaction* action
 /// The program sends `signal` to itself: calls the handler, or does what the kernel does without one. `code`:
 /// SI_USER and so on.
 int send_signal(Instance& instance, int signal, int code, sigval value = {});
-/// kill() and sigqueue(): to itself as send_signal(). Another cell of this process gets it when it next waits for a
-/// signal or changes its mask; one without a handler ends the machine. To others: the system's.
+/// kill() and sigqueue(): to itself as send_signal(). Another cell of this process gets it soon; one without a handler
+/// ends the machine. To others: the system's.
 int signal_process(Instance& instance, pid_t process, int signal, int code, sigval value = {});
 /// To the children that the program has spawned, and that are of the process's group.
 void signal_children(Instance& instance, int signal);

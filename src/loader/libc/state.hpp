@@ -82,7 +82,7 @@ class Variable {
 struct GetoptPrivate;   // getopt.cpp
 struct RandomState;     // numbers.cpp
 struct EnvironPrivate;  // environ.cpp
-struct ArgpPrivate;     // argp.cpp
+struct ArgpPrivate;     // getopt.cpp
 struct StaticBuffers;   // static_buffers.cpp: strtok, strerror, asctime, ...
 struct LocaleState;     // locale.cpp
 struct SignalTable;     // signals.cpp
@@ -90,7 +90,7 @@ struct StdioPrivate;    // stdio.cpp
 struct TimerState;      // timers.cpp
 struct ProcessPrivate;  // process.cpp: popen's
 struct HeapAccount;     // heap.cpp
-struct ChosenPlaces;    // heap.cpp: mmap at an address
+struct ChosenPlaces;    // mappings.cpp
 struct ExitLists;       // exit.cpp: atexit, __cxa_atexit, at_quick_exit
 struct RecordLocks;     // record_locks.cpp
 struct Keys;            // keys.cpp: of thread-specific data
@@ -203,6 +203,10 @@ void in_zone(LibcState& state, const std::function<void()>& body);
 
 /// The instance's pid, which the first call makes. Call from: any flow of the instance.
 pid_t pid_of(Instance& instance);
+
+/// A child has just begun: it has the limits and the priority that the program has set for itself. Call from: a flow
+/// of the instance.
+void give_limits(Instance& instance, pid_t child) noexcept;
 
 /// Calls use(instance) for the other instance of this process that has this pid. False: there is none, and `pid` is
 /// the system's. That instance lives meanwhile; no code of a program may run, and no instance may end, in `use`.

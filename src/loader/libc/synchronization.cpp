@@ -14,10 +14,10 @@
 #include <mqueue.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/sem.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <threads.h>
 #include <unistd.h>
 
@@ -26,10 +26,16 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/os/thread.hpp"
@@ -229,13 +235,12 @@ int bound_mtx_unlock(mtx_t* mutex) {
   return in_words_of_c11(unlock_mutex(__builtin_return_address(0), mutex_of(mutex)));
 }
 
-/// Still mapped.
-bool is_there(const void* place, std::size_t bytes) noexcept {
-  const auto page = static_cast<std::uintptr_t>(::getpagesize());
-  const auto address = reinterpret_cast<std::uintptr_t>(place);
-  const std::uintptr_t begin = address / page * page;
-  std::array<unsigned char, 2> pages{};
-  return ::mincore(reinterpret_cast<void*>(begin), address + bytes - begin, pages.data()) == 0;
+/// Still mapped, and can be read.
+bool is_there(const pthread_mutex_t& mutex) noexcept {
+  pthread_mutex_t copy;
+  const iovec to{&copy, sizeof copy};
+  const iovec from{const_cast<pthread_mutex_t*>(&mutex), sizeof mutex};
+  return ::process_vm_readv(::getpid(), &to, 1, &from, 1, 0) == static_cast<ssize_t>(sizeof mutex);
 }
 
 /// What the system does for a thread that ends with a robust mutex, whose next owner is told by EOWNERDEAD; but the
@@ -582,21 +587,84 @@ int semaphores_in_turn(Instance& instance, int set, const sembuf* operations, st
   return try_in_turn(instance, deadline, EAGAIN, [&] { return ::semop(set, all.data(), all.size()); });
 }
 
+/// What SEM_UNDO asks for at the end of a process is done at that of a cell. Each undo of ours is one for the system,
+/// too, so the process's end does nothing twice.
+struct Undos {
+  using Semaphore = std::pair<int, unsigned short>;  // of a set, by number
+
+  std::mutex mutex;
+  std::map<std::uint32_t, std::map<Semaphore, int>> changes;  // by LibcState::number; what gives back the rest
+
+  void note(std::uint32_t owner, int set, std::span<const sembuf> operations) {
+    const std::lock_guard lock(mutex);
+    for (const sembuf& each : operations) {
+      if ((each.sem_flg & SEM_UNDO) != 0) changes[owner][{set, each.sem_num}] -= each.sem_op;
+    }
+  }
+  /// Its value was set: nothing is left to undo. No number: all of the set.
+  void forget(int set, std::optional<unsigned short> number) {
+    const std::lock_guard lock(mutex);
+    for (auto& [owner, of_owner] : changes) {
+      std::erase_if(of_owner, [&](const auto& each) {
+        return each.first.first == set && (!number || each.first.second == *number);
+      });
+    }
+  }
+  void undo(std::uint32_t owner) {
+    const std::lock_guard lock(mutex);
+    const auto found = changes.find(owner);
+    if (found == changes.end()) return;
+    for (const auto& [semaphore, change] : found->second) {
+      sembuf operation{semaphore.second, static_cast<short>(change), SEM_UNDO | IPC_NOWAIT};
+      if (change != 0) ::semop(semaphore.first, &operation, 1);
+    }
+    changes.erase(found);
+  }
+};
+Undos& undos() {
+  static auto* const all = new Undos;  // instances may end late
+  return *all;
+}
+
+/// `result` of a call for these operations, which counts where it is 0.
+int with_undo(const void* caller, int set, std::span<const sembuf> operations, int result) {
+  const bool asks =
+      result == 0 && std::ranges::any_of(operations, [](const sembuf& each) { return (each.sem_flg & SEM_UNDO) != 0; });
+  if (Instance* const instance = asks ? calling(caller) : nullptr)
+    undos().note(instance->libc().number, set, operations);
+  return result;
+}
+
+int own_semctl(int set, int number, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);  // libc reads it so for every command
+  va_end(arguments);
+  const int result = ::semctl(set, number, command, argument);
+  if (result < 0) return result;
+  if (command == SETVAL) undos().forget(set, static_cast<unsigned short>(number));
+  if (command == SETALL || command == IPC_RMID) undos().forget(set, std::nullopt);
+  return result;
+}
+
 bool is_without_wait(const sembuf* operations, std::size_t count) noexcept {
   return std::any_of(operations, operations + count,
                      [](const sembuf& each) { return (each.sem_flg & IPC_NOWAIT) != 0; });
 }
 
-int bound_semop(int set, sembuf* operations, std::size_t count) {
-  Instance* const instance = sharing(__builtin_return_address(0));
-  if (instance == nullptr || is_without_wait(operations, count)) return ::semop(set, operations, count);
-  return semaphores_in_turn(*instance, set, operations, count, std::nullopt);
+int operate(const void* caller, int set, sembuf* operations, std::size_t count, const timespec* timeout) {
+  Instance* const instance = sharing(caller);
+  const int result = instance == nullptr || is_without_wait(operations, count)
+                         ? ::semtimedop(set, operations, count, timeout)
+                         : semaphores_in_turn(*instance, set, operations, count, deadline_in(timeout));
+  return with_undo(caller, set, {operations, count}, result);
 }
 
+int bound_semop(int set, sembuf* operations, std::size_t count) {
+  return operate(__builtin_return_address(0), set, operations, count, nullptr);
+}
 int bound_semtimedop(int set, sembuf* operations, std::size_t count, const timespec* timeout) {
-  Instance* const instance = sharing(__builtin_return_address(0));
-  if (instance == nullptr || is_without_wait(operations, count)) return ::semtimedop(set, operations, count, timeout);
-  return semaphores_in_turn(*instance, set, operations, count, deadline_in(timeout));
+  return operate(__builtin_return_address(0), set, operations, count, timeout);
 }
 
 int bound_aio_suspend(const aiocb* const* operations, int count, const timespec* timeout) {
@@ -647,11 +715,13 @@ long futex_in_turn(Instance& instance, const long* words) {
   return error == EAGAIN ? 0 : failed(error);
 }
 
+void undo_semaphores(Instance& instance) noexcept { undos().undo(instance.libc().number); }
+
 void abandon_locks(Instance& instance) noexcept {
   Held& held = instance.libc().held_locks;
   if (held.empty() || on_program_thread()) return;
   for (const HeldLock& each : held) {
-    if (each.robust != nullptr && is_there(each.robust, sizeof *each.robust)) abandon(*each.robust);
+    if (each.robust != nullptr && is_there(*each.robust)) abandon(*each.robust);
   }
   held.clear();
   instance.services().keep_thread(false);
@@ -699,6 +769,7 @@ std::span<const Binding> synchronization_bindings() {
       Binding::of("mq_timedsend", bound_mq_timedsend),
       Binding::of("aio_suspend", bound_aio_suspend),
       Binding::of("aio_suspend64", bound_aio_suspend),
+      Binding::of("semctl", own_semctl),
       Binding::of("semop", bound_semop),
       Binding::of("semtimedop", bound_semtimedop),
       Binding::of("msgrcv", bound_msgrcv),

@@ -640,8 +640,9 @@ void interrupt_threads(Instance& instance) {
   if (threads == nullptr) return;
   prepare_stops();
   const std::lock_guard lock(threads->mutex);
+  bool takes_shared = true;
   for (const ProgramThread* const thread : threads->all) {
-    if (const std::optional<bool> restarts = signal_restarts(*thread->context))
+    if (const std::optional<bool> restarts = signal_restarts(*thread->context, takes_shared))
       ::pthread_kill(thread->id, stop_signal(*restarts));
   }
 }
@@ -707,8 +708,12 @@ int bound_pthread_getattr_np(pthread_t id, pthread_attr_t* attributes) {
 
 int bound_pthread_cancel(pthread_t id) {
   Instance* instance = calling(__builtin_return_address(0));
-  if (instance != nullptr && is_thread_of_machine(id)) end_flow(instance, PTHREAD_CANCELED);
-  return ::pthread_cancel(id);
+  if (instance == nullptr) return ::pthread_cancel(id);
+  if (is_thread_of_machine(id)) end_flow(instance, PTHREAD_CANCELED);
+  bool is_main = false;  // its thread carries others, too
+  with_thread(*instance, {id, 0}, [&](const TaskContext& thread) { is_main = instance->is_main(&thread); });
+  if (!is_main) return ::pthread_cancel(id);
+  return cancel_main(*instance) ? 0 : EAGAIN;
 }
 
 }  // namespace

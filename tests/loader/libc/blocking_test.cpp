@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <mqueue.h>
 #include <pthread.h>
+#include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -293,6 +294,49 @@ TEST_F(Blocking, AMutexOfACellThatHasEndedIsItsNextOwners) {
   EXPECT_EQ(run_beside(open + lock, [] {}), 0);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(run_beside(open + take, [] {}), 0);
   ::unlink(path_.c_str());
+}
+
+// What the system does at a process's end, for cells that share one.
+TEST_F(Blocking, ASemaphoreThatAnEndedCellHasTakenIsGivenBack) {
+  const int set = ::semget(IPC_PRIVATE, 2, IPC_CREAT | 0600);
+  ASSERT_GE(set, 0);
+  const auto value = [set](int number) { return ::semctl(set, number, GETVAL); };
+  ::semctl(set, 0, SETVAL, 5);
+  const auto end_with = [&](const std::string& operations) {
+    EXPECT_EQ(run_beside("extern int semop(int, void*, unsigned long); extern int semctl(int, int, int, ...);"
+                         "struct { unsigned short number; short change, flags; } op; const int set = " +
+                             std::to_string(set) + "; usleep(1);" + operations,
+                         [] {}),
+              0);
+  };
+  const auto operate = [](int number, int change, const char* flags) {
+    return "op.number = " + std::to_string(number) + "; op.change = " + std::to_string(change) +
+           "; op.flags = " + flags + "; CHECK(semop(set, &op, 1) == 0);";
+  };
+  end_with(operate(0, -2, "0x1000") + operate(0, -1, "0x1000") + operate(1, 3, "0x1000"));
+  EXPECT_EQ(value(0), 5);
+  EXPECT_EQ(value(1), 0);
+  end_with(operate(0, -2, "0x1000") + operate(0, 2, "0x1000") + operate(0, -1, "0"));
+  EXPECT_EQ(value(0), 4);
+  end_with(operate(0, -2, "0x1000") + "CHECK(semctl(set, 0, 16, 9) == 0);");  // SETVAL: nothing is left to undo
+  EXPECT_EQ(value(0), 9);
+  ::semctl(set, 0, IPC_RMID);
+}
+
+TEST_F(Blocking, ASignalThatTheMaskOfASleepLetsThroughEndsIt) {
+  for (const std::string sleep : {"pselect(0, 0, 0, 0, &time, &none)", "ppoll(0, 0, &time, &none)"}) {
+    EXPECT_EQ(
+        run_beside(
+            "extern int kill(int, int); extern void* signal(int, void*); extern int sigprocmask(int, void*, void*);"
+            "struct timespec time = {100, 0}; static sigset_t none, set; *(unsigned long*)&set = 1 << 9;"
+            "signal(10, abs);"
+            "sigprocmask(0, &set, 0); kill(getpid(), 10); usleep(1);"
+            "CHECK(" +
+                sleep + " == -1 && errno == EINTR);",
+            [] {}),
+        0)
+        << sleep;
+  }
 }
 
 // The runtime interrupts threads for reasons of its own. The kernel then fails a look with EINTR, though it has no

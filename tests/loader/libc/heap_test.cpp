@@ -126,6 +126,7 @@ class ChosenAddress : public testing::Test {
       #include <errno.h>
       #include <stdlib.h>
       #include <sys/mman.h>
+      #include <sys/shm.h>
       enum { page = 4096, flags = MAP_PRIVATE | MAP_ANONYMOUS };
       static int* mapped;
       static int map_at(char* place, int how) {
@@ -139,6 +140,21 @@ class ChosenAddress : public testing::Test {
       }
       int take_free(char* place) { return map_at(place, MAP_FIXED_NOREPLACE); }
       int give(char* place) { return munmap(place, page); }
+      int move_to(char* place) {
+        char* from = mmap(NULL, page, PROT_READ | PROT_WRITE, flags, -1, 0);
+        return mremap(from, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place ? 0 : errno;
+      }
+      int attach(char* place) {
+        const int segment = shmget(IPC_PRIVATE, page, IPC_CREAT | 0600);
+        char* const got = shmat(segment, place, SHM_REMAP);
+        const int error = errno;
+        shmctl(segment, IPC_RMID, 0);
+        return got == place ? 0 : error;
+      }
+      int detach(char* place) { return shmdt(place); }
+      int protect(char* place) { return mprotect(place, page, PROT_NONE) == 0 ? 0 : errno; }
+      int advise(char* place) { return madvise(place, page, MADV_DONTNEED) == 0 ? 0 : errno; }
+      int grow(char* place) { return mremap(place, page, 2 * page, MREMAP_MAYMOVE) != MAP_FAILED ? 0 : errno; }
       int kept(void) { return *mapped == 7 ? 0 : 1; }
       int refill(void) {
         char* range = mmap(NULL, 8 * page, PROT_NONE, flags, -1, 0);
@@ -153,8 +169,9 @@ class ChosenAddress : public testing::Test {
                                        {"-shared", "-O1", "-w"}, "p.so"));
   }
   static char* free_place() {
-    void* const place = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ::munmap(place, 4096);
+    constexpr std::size_t bytes = 16 * 4096;  // the system takes the end first
+    void* const place = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ::munmap(place, bytes);
     return static_cast<char*>(place);
   }
   /// Runs `body` in an instance of cell 0, or of 1 inside the other's body.
@@ -196,6 +213,55 @@ TEST_F(ChosenAddress, OfAnotherCellIsNotOverwrittenSilently) {
   run_in(program, 1, after, [&](Instance& third) { EXPECT_EQ(call(third, "take", place), 0); });
   EXPECT_EQ(after.failure, "");
   ::munmap(place, 4096);
+}
+
+TEST_F(ChosenAddress, OfAnotherCellIsNotThereForOtherCalls) {
+  const auto program = load();
+  char* const place = free_place();
+  RecordingHost hosts[3];
+  run_in(program, 0, hosts[0], [&](Instance& first) {
+    EXPECT_EQ(call(first, "take", place), 0);
+    run_in(program, 1, hosts[1], [&](Instance& second) {
+      EXPECT_EQ(call(second, "give", place), 0);  // as of a process that has nothing there
+      EXPECT_EQ(call(second, "protect", place), ENOMEM);
+      EXPECT_EQ(call(second, "advise", place), ENOMEM);
+      EXPECT_EQ(call(second, "grow", place), EFAULT);
+      EXPECT_EQ(call(second, "take_free", place), EEXIST);
+      call(second, "move_to", place);
+      ADD_FAILURE() << "it was mapped";
+    });
+    run_in(program, 1, hosts[2], [&](Instance& second) {
+      call(second, "attach", place);
+      ADD_FAILURE() << "it was attached";
+    });
+    EXPECT_EQ(function_of<int()>(first, "kept")(), 0);
+    EXPECT_EQ(call(first, "protect", place), 0);
+    EXPECT_EQ(call(first, "give", place), 0);
+  });
+  ASSERT_EQ(hosts[1].warnings.size(), 1U);
+  EXPECT_NE(hosts[1].warnings[0].find("MAP_FIXED_NOREPLACE"), std::string::npos) << hosts[1].warnings[0];
+  EXPECT_NE(hosts[1].failure.find("mremap(MREMAP_FIXED)"), std::string::npos) << hosts[1].failure;
+  EXPECT_NE(hosts[2].failure.find("shmat(SHM_REMAP)"), std::string::npos) << hosts[2].failure;
+}
+
+TEST_F(ChosenAddress, IsTakenByOtherCallsToo) {
+  const auto program = load();
+  char* const place = free_place();
+  for (const bool attaches : {false, true}) {
+    RecordingHost hosts[2];
+    run_in(program, 0, hosts[0], [&](Instance& first) {
+      EXPECT_EQ(call(first, attaches ? "attach" : "move_to", place), 0);
+      run_in(program, 1, hosts[1], [&](Instance& second) {
+        EXPECT_EQ(call(second, "protect", place), ENOMEM);
+        call(second, "take", place);
+        ADD_FAILURE() << "it was mapped";
+      });
+      EXPECT_EQ(call(first, attaches ? "detach" : "give", place), 0);
+      EXPECT_EQ(call(first, "take", place), 0);
+      EXPECT_EQ(call(first, "give", place), 0);
+    });
+    EXPECT_NE(hosts[1].failure.find("--processes"), std::string::npos) << hosts[1].failure;
+  }
 }
 
 TEST_F(ChosenAddress, IsFreeAgainOnceItIsUnmapped) {

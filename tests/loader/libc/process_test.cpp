@@ -207,17 +207,131 @@ TEST_F(LibcProcess, ForkAndExecAreRefusedWithReasonAndRemedy) {
   for (const std::string& text : sides[1].warnings) EXPECT_NE(text.find("posix_spawn()"), text.npos) << text;
 }
 
-TEST_F(LibcProcess, TheBreakCannotBeMoved) {
-  const Side side = by_turns(R"C(
+TEST_F(LibcProcess, EachProgramHasItsBreak) {
+  expect_private(R"C(
+    static char* first;
     void step(int n) {
-      void* now = sbrk(0);
-      say("%d ", now != (void*)-1);
-      ended(sbrk(4096) == (void*)-1, ENOMEM);
-      ended(brk(now), ENOMEM);
+      switch (n) {
+        case 0: first = sbrk(0); say("%d ", sbrk(100000) == first); memset(first, 7, 100000); break;
+        case 1: say("%d %d ", (char*)sbrk(0) - first, first[99999]); break;
+        case 2: say("%d ", brk(first + 10) == 0); say("%d ", sbrk(100000) == first + 10); break;
+        case 3: say("%d %d %d ", first[9], first[10], first[50000]); break;
+        case 4: ended(sbrk((intptr_t)1 << 60) == (void*)-1, ENOMEM); ended(brk((void*)-1), ENOMEM); break;
+      }
+    })C",
+                 5);
+}
+
+// Calls that libc has functions for.
+TEST_F(LibcProcess, CallsByNumberDoWhatFunctionsDo) {
+  const std::string source = R"C(
+    #include <sys/stat.h>
+    #include <sys/syscall.h>
+    #include <sys/time.h>
+    #include <sys/wait.h>
+    #include <sched.h>
+    static int caught;
+    static void handler(int signal) { ++caught; }
+    struct action { void (*handler)(int); unsigned long flags; void (*restorer)(void); unsigned long mask; };
+    void step(int n) {
+      const unsigned long one = 1UL << (SIGUSR1 - 1);
+      struct action action = {handler, 0x04000000 | SA_RESTART, NULL, one}, old = {0};
+      unsigned long mask = 0;
+      char text[300];
+      switch (n) {
+        case 0: say("%d ", syscall(SYS_chdir, getenv("FOLDER"))); break;
+        case 1: say("%s ", getcwd(text, 300)); syscall(SYS_umask, atoi(getenv("MASK"))); break;
+        case 2: say("%ld ", syscall(SYS_umask, 0)); umask(022); break;
+        case 3: say("%ld ", syscall(SYS_rt_sigaction, SIGUSR1, &action, NULL, 8)); break;
+        case 4: say("%ld ", syscall(SYS_rt_sigaction, SIGUSR1, NULL, &old, 8)); say("%d %d %d ", old.handler == handler, (old.flags & SA_RESTART) != 0, old.mask == one); break;
+        case 5: say("%ld ", syscall(SYS_rt_sigprocmask, SIG_BLOCK, &one, &mask, 8)); say("%lu ", mask & one); break;
+        case 6: raise(SIGUSR1); syscall(SYS_rt_sigpending, &mask, 8); say("%d %d ", caught, mask == one); break;
+        case 7: syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &one, NULL, 8); say("%d ", caught); break;
+        case 8: say("%ld %d ", syscall(SYS_getpriority, PRIO_PROCESS, 0) == 20 - getpriority(PRIO_PROCESS, 0), syscall(SYS_getpid) == getpid()); break;
+        case 9: say("%d ", syscall(SYS_sched_getaffinity, 0, 256, text) > 0); break;
+        case 10: say("%d ", syscall(SYS_brk, 0) == (long)sbrk(0)); break;
+        case 11: say("%ld ", syscall(SYS_write, 1, "", 0)); ended(syscall(SYS_write, 77, "", 1), EBADF); break;
+        case 12: ended(syscall(SYS_setitimer, 77, NULL, NULL), EINVAL); ended(syscall(SYS_mprotect, 1, 1, 0), EINVAL); break;
+        case 13: ended(syscall(SYS_munmap, 1, 1), EINVAL); ended(syscall(SYS_close, 77), EBADF); break;
+      }
+    })C";
+  const auto in = [](const char* folder, const char* mask) {
+    return Side{{"PATH=/usr/bin:/bin", std::string("FOLDER=") + folder, std::string("MASK=") + mask}};
+  };
+  const std::vector<Side> sides =
+      by_turns("#include <signal.h>\n#include <sys/resource.h>\n" + source, 14, {in("/usr", "18"), in("/etc", "63")});
+  if (directories_forbidden(sides[0])) GTEST_SKIP() << "threads cannot have a directory of their own here";
+  const std::string rest = " 0 0 1 1 1 0 0 0 1 1 1 1 1 1 0 -1 1 -1 1 -1 1 -1 1 -1 1 ";
+  EXPECT_EQ(sides[0].said, "0 /usr 18" + rest);
+  EXPECT_EQ(sides[1].said, "0 /etc 63" + rest);
+  const Side refused = by_turns(R"C(
+    #include <sys/syscall.h>
+    void step(int n) { ended(syscall(SYS_fork), ENOSYS); ended(syscall(SYS_execve, "/bin/true", NULL, NULL), ENOSYS); })C",
+                                1, {Side{}})[0];
+  EXPECT_EQ(refused.said, "-1 1 -1 1 ");
+  EXPECT_EQ(refused.warnings.size(), 2U);
+}
+
+TEST_F(LibcProcess, ChildrenIgnoreWhatTheirProgramIgnores) {
+  expect_private(R"C(
+    #include <signal.h>
+    #include <spawn.h>
+    #include <sys/wait.h>
+    static int run(const char* command) { const int status = system(command); return WIFSIGNALED(status) ? WTERMSIG(status) : 100 + WEXITSTATUS(status); }
+    void step(int n) {
+      char* words[] = {"sh", "-c", "kill -USR1 $$; kill -TERM $$; exit 3", NULL};
+      posix_spawnattr_t defaults;
+      sigset_t set;
+      pid_t child;
+      int status;
+      switch (n) {
+        case 0: say("%d ", run("kill -USR1 $$")); break;
+        case 1: signal(SIGUSR1, SIG_IGN); say("%d ", run("kill -USR1 $$; exit 5")); break;
+        case 2: signal(SIGTERM, SIG_IGN); say("%d ", posix_spawn(&child, "/bin/sh", NULL, NULL, words, environ)); waitpid(child, &status, 0); say("%d ", WEXITSTATUS(status)); break;
+        case 3: posix_spawnattr_init(&defaults); sigemptyset(&set); sigaddset(&set, SIGTERM); posix_spawnattr_setsigdefault(&defaults, &set); posix_spawnattr_setflags(&defaults, POSIX_SPAWN_SETSIGDEF);
+          say("%d ", posix_spawnp(&child, "sh", NULL, &defaults, words, environ)); waitpid(child, &status, 0); say("%d ", WTERMSIG(status)); break;
+        case 4: signal(SIGUSR1, SIG_DFL); say("%d ", run("kill -USR1 $$")); break;
+      }
+    })C",
+                 5);
+}
+
+TEST_F(LibcProcess, ChildrenHaveTheProgramsLimitsAndPriority) {
+  const Side side = by_turns(R"C(
+    #include <sys/resource.h>
+    #include <sys/wait.h>
+    void step(int n) {
+      struct rlimit limit = {123, 456};
+      setrlimit(RLIMIT_NOFILE, &limit);
+      nice(3);
+      const int status = system("sleep 0.2; test $(ulimit -n) = 123 && test $(ps -o ni= -p $$) -ge 3");
+      say("%d", WEXITSTATUS(status));
     })C",
                              1, {Side{}})[0];
-  EXPECT_EQ(side.said, "1 1 1 -1 1 ");
-  EXPECT_EQ(side.warnings.size(), 2U);
+  EXPECT_EQ(side.said, "0");
+}
+
+TEST_F(LibcProcess, WordsAndNamesAreExpandedFromTheProgramsEnvironment) {
+  const std::string source = R"C(
+    #include <glob.h>
+    #include <wordexp.h>
+    void step(int n) {
+      wordexp_t words;
+      glob_t found;
+      switch (n) {
+        case 0: say("%d ", wordexp("$WHO ~/x", &words, 0)); say("%s %s ", words.we_wordv[0], words.we_wordv[1]); wordfree(&words); break;
+        case 1: say("%d ", wordexp("$(echo $WHO)", &words, 0)); say("%s ", words.we_wordv[0]); wordfree(&words); break;
+        case 2: say("%d ", glob("~", GLOB_TILDE, NULL, &found)); say("%s ", found.gl_pathv[0]); globfree(&found); break;
+        case 3: { char* name = tempnam(NULL, "x"); say("%d", strncmp(name, getenv("TMPDIR"), strlen(getenv("TMPDIR")))); free(name); break; }
+      }
+    })C";
+  const auto of = [](const char* who, const char* folder) {
+    return Side{{"PATH=/usr/bin:/bin", std::string("WHO=") + who, std::string("HOME=") + folder,
+                 std::string("TMPDIR=") + folder}};
+  };
+  const std::vector<Side> sides = by_turns(source, 4, {of("first", "/tmp"), of("second", "/var/tmp")});
+  EXPECT_EQ(sides[0].said, "0 first /tmp/x 0 first 0 /tmp 0");
+  EXPECT_EQ(sides[1].said, "0 second /var/tmp/x 0 second 0 /var/tmp 0");
 }
 
 TEST_F(LibcProcess, ChildrenSeeTheProgramsEnvironmentDirectoryAndInput) {

@@ -180,6 +180,57 @@ TEST_F(Signals, ABlockedSignalWaits) {
   }
 }
 
+TEST_F(Signals, AStackForHandlersIsToldBack) {
+  const auto program = c(R"(
+    int main(int n, char** a) {
+      static char room[65536];
+      stack_t stack = {room, 0, sizeof room}, none = {0, SS_DISABLE, 0}, small = {room, 0, 1}, old;
+      start(a);
+      if (sigaltstack(0, &old) != 0 || old.ss_flags != SS_DISABLE) return 1;
+      if (sigaltstack(&stack, 0) != 0 || sigaltstack(&small, 0) != -1 || errno != ENOMEM) return 2;
+      if (sigaltstack(0, &old) != 0 || old.ss_sp != room || old.ss_size != sizeof room || old.ss_flags != 0) return 3;
+      if (sigaltstack(&none, &old) != 0 || old.ss_sp != room) return 4;
+      return sigaltstack(0, &old) == 0 && old.ss_flags == SS_DISABLE ? 0 : 5;
+    })");
+  EXPECT_EQ(run_journal(program).ran.outcome.status, 0);
+}
+
+TEST_F(Signals, OfTheProcessGoesToAThreadThatDoesNotBlockIt) {
+  const auto program = c(R"(
+    #include <pthread.h>
+    static volatile int ready, caught_there;
+    static pthread_t other;
+    static void handler(int signal) { caught_there = pthread_equal(pthread_self(), other); }
+    static void* wait_for_it(void* computes) {
+      sigset_t set;
+      sigemptyset(&set);
+      sigaddset(&set, SIGUSR1);
+      pthread_sigmask(SIG_UNBLOCK, &set, 0);
+      other = pthread_self();
+      ready = 1;
+      while (!caught_there) if (!computes) usleep(1000);
+      return 0;
+    }
+    int main(int n, char** a) {
+      sigset_t set;
+      pthread_t thread;
+      start(a);
+      sigemptyset(&set);
+      sigaddset(&set, SIGUSR1);
+      signal(SIGUSR1, handler);
+      pthread_sigmask(SIG_BLOCK, &set, 0);
+      for (int i = 0; i < 2; ++i) {
+        ready = caught_there = 0;
+        if (pthread_create(&thread, 0, wait_for_it, (void*)(long)i) != 0) return 1;
+        while (!ready) usleep(100);
+        kill(getpid(), SIGUSR1);
+        pthread_join(thread, 0);
+      }
+      return caught_there ? 0 : 2;
+    })");
+  EXPECT_EQ(run_journal(program).ran.outcome.status, 0);
+}
+
 TEST_F(Signals, OlderWordsWork) {
   const auto program = c(R"(
     static void handler(int signal) { say("handler "); }

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT
+// syscall(): a call of the system by its number, which programs make where libc has no function for it, or had none for
+// long. What libc has a function for does here what that function does in a cell. Others are the system's, with the
+// instance's descriptors.
+//
+// No function of libc comes this way, nor does a program whose own instructions call the system.
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstddef>
+#include <cstring>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "loader/context.hpp"
+#include "loader/libc/bindings.hpp"
+#include "loader/libc/caller.hpp"
+#include "loader/libc/end.hpp"
+#include "loader/libc/signals.hpp"
+#include "loader/libc/state.hpp"
+#include "loader/libc/streams.hpp"
+#include "loader/libc/waiting.hpp"
+
+namespace aplib::loader::libc {
+
+namespace {
+
+using Words = std::array<long, 6>;
+
+/// Calls that take and give what libc's functions do.
+struct SameCall {
+  long number;
+  std::string_view function;
+};
+constexpr SameCall giving_int[] = {
+    {SYS_accept, "accept"},
+    {SYS_accept4, "accept4"},
+    {SYS_alarm, "alarm"},
+    {SYS_bind, "bind"},
+    {SYS_chdir, "chdir"},
+    {SYS_clone, "clone"},
+    {SYS_clone3, "clone"},
+    {SYS_close, "close"},
+    {SYS_close_range, "close_range"},
+    {SYS_connect, "connect"},
+    {SYS_creat, "creat"},
+    {SYS_dup, "dup"},
+    {SYS_dup2, "dup2"},
+    {SYS_dup3, "dup3"},
+    {SYS_epoll_create1, "epoll_create1"},
+    {SYS_epoll_ctl, "epoll_ctl"},
+    {SYS_epoll_wait, "epoll_wait"},
+    {SYS_eventfd2, "eventfd"},
+    {SYS_execve, "execve"},
+    {SYS_execveat, "execveat"},
+    {SYS_exit_group, "_exit"},
+    {SYS_fchdir, "fchdir"},
+    {SYS_fchmod, "fchmod"},
+    {SYS_fchown, "fchown"},
+    {SYS_fcntl, "fcntl"},
+    {SYS_fdatasync, "fdatasync"},
+    {SYS_flock, "flock"},
+    {SYS_fork, "fork"},
+    {SYS_fstat, "fstat"},
+    {SYS_fsync, "fsync"},
+    {SYS_ftruncate, "ftruncate"},
+    {SYS_getitimer, "getitimer"},
+    {SYS_getpgid, "getpgid"},
+    {SYS_getpgrp, "getpgrp"},
+    {SYS_getpid, "getpid"},
+    {SYS_getppid, "getppid"},
+    {SYS_getrlimit, "getrlimit"},
+    {SYS_getrusage, "getrusage"},
+    {SYS_getsid, "getsid"},
+    {SYS_gettid, "gettid"},
+    {SYS_inotify_init1, "inotify_init1"},
+    {SYS_ioctl, "ioctl"},
+    {SYS_kill, "kill"},
+    {SYS_listen, "listen"},
+    {SYS_madvise, "madvise"},
+    {SYS_memfd_create, "memfd_create"},
+    {SYS_mprotect, "mprotect"},
+    {SYS_munmap, "munmap"},
+    {SYS_nanosleep, "nanosleep"},
+    {SYS_open, "open"},
+    {SYS_openat, "openat"},
+    {SYS_pause, "pause"},
+    {SYS_pipe, "pipe"},
+    {SYS_pipe2, "pipe2"},
+    {SYS_poll, "poll"},
+    {SYS_prctl, "prctl"},
+    {SYS_prlimit64, "prlimit64"},
+    {SYS_select, "select"},
+    {SYS_semop, "semop"},
+    {SYS_semtimedop, "semtimedop"},
+    {SYS_setgid, "setgid"},
+    {SYS_setgroups, "setgroups"},
+    {SYS_setitimer, "setitimer"},
+    {SYS_setpgid, "setpgid"},
+    {SYS_setpriority, "setpriority"},
+    {SYS_setregid, "setregid"},
+    {SYS_setresgid, "setresgid"},
+    {SYS_setresuid, "setresuid"},
+    {SYS_setreuid, "setreuid"},
+    {SYS_setrlimit, "setrlimit"},
+    {SYS_setsid, "setsid"},
+    {SYS_setuid, "setuid"},
+    {SYS_shutdown, "shutdown"},
+    {SYS_sigaltstack, "sigaltstack"},
+    {SYS_sched_setaffinity, "sched_setaffinity"},
+    {SYS_sched_yield, "sched_yield"},
+    {SYS_socket, "socket"},
+    {SYS_socketpair, "socketpair"},
+    {SYS_tgkill, "tgkill"},
+    {SYS_timerfd_create, "timerfd_create"},
+    {SYS_umask, "umask"},
+    {SYS_vfork, "vfork"},
+    {SYS_wait4, "wait4"},
+    {SYS_waitid, "waitid"},
+};
+constexpr SameCall giving_long[] = {
+    {SYS_copy_file_range, "copy_file_range"},
+    {SYS_lseek, "lseek"},
+    {SYS_mmap, "mmap"},
+    {SYS_mremap, "mremap"},
+    {SYS_msgrcv, "msgrcv"},
+    {SYS_msgsnd, "msgsnd"},
+    {SYS_pread64, "pread64"},
+    {SYS_pwrite64, "pwrite64"},
+    {SYS_read, "read"},
+    {SYS_readlink, "readlink"},
+    {SYS_readv, "readv"},
+    {SYS_recvfrom, "recvfrom"},
+    {SYS_recvmsg, "recvmsg"},
+    {SYS_sendfile, "sendfile"},
+    {SYS_sendmsg, "sendmsg"},
+    {SYS_sendto, "sendto"},
+    {SYS_shmat, "shmat"},
+    {SYS_times, "times"},
+    {SYS_write, "write"},
+    {SYS_writev, "writev"},
+};
+
+/// Calls of which libc has no function that is bound: what opens a descriptor.
+bool opens_descriptor(long number) noexcept {
+  constexpr std::array opening{SYS_openat2,      SYS_eventfd,        SYS_epoll_create,   SYS_inotify_init,
+                               SYS_pidfd_open,   SYS_pidfd_getfd,    SYS_userfaultfd,    SYS_perf_event_open,
+                               SYS_memfd_create, SYS_timerfd_create, SYS_io_uring_setup, SYS_open_by_handle_at};
+  return std::ranges::find(opening, number) != opening.end();
+}
+
+/// And what begins with one.
+bool takes_descriptor(long number) noexcept {
+  constexpr std::array taking{SYS_preadv, SYS_pwritev,    SYS_preadv2,    SYS_pwritev2, SYS_fallocate, SYS_openat2,
+                              SYS_statx,  SYS_getdents64, SYS_newfstatat, SYS_fchmod,   SYS_fchown,    SYS_fstatfs};
+  return std::ranges::find(taking, number) != taking.end();
+}
+
+/// The function of that name that programs get, as one that takes words; an int that it gives is the lower half of the
+/// result. Null: libc's own.
+using Function6 = long (*)(long, long, long, long, long, long);
+Function6 function_of(std::string_view name) {
+  const Binding* const binding = find_binding(name);
+  return binding != nullptr ? reinterpret_cast<Function6>(const_cast<void*>(binding->function)) : nullptr;
+}
+
+long call(Function6 function, const Words& words) {
+  return function(words[0], words[1], words[2], words[3], words[4], words[5]);
+}
+
+/// False: libc has no function for it, or its own is used.
+template <class Calls>
+bool call_same(const Calls& calls, long number, const Words& words, long& result) {
+  const auto found = std::ranges::find(calls, number, &SameCall::number);
+  const Function6 function = found != std::end(calls) ? function_of(found->function) : nullptr;
+  if (function == nullptr) return false;
+  result = call(function, words);
+  return true;
+}
+
+// --- signals, whose sets and actions the system has in another form than libc
+
+constexpr std::size_t system_set_bytes = 8;
+
+sigset_t* read_set(long place, sigset_t& room) noexcept {
+  if (place == 0) return nullptr;
+  sigemptyset(&room);
+  std::memcpy(&room, reinterpret_cast<const void*>(place), system_set_bytes);  // NOLINT: the program's
+  return &room;
+}
+void write_set(const sigset_t& set, long place) noexcept {
+  if (place != 0) std::memcpy(reinterpret_cast<void*>(place), &set, system_set_bytes);  // NOLINT: the program's
+}
+
+struct SystemAction {
+  void (*handler)(int);
+  unsigned long flags;
+  void (*restorer)();
+  unsigned long mask;
+};
+
+long set_action(Instance& instance, const Words& words) {
+  constexpr unsigned long has_restorer = 0x04000000;
+  const auto* const given = reinterpret_cast<const SystemAction*>(words[1]);  // NOLINT: the program's
+  auto* const before = reinterpret_cast<SystemAction*>(words[2]);             // NOLINT: the program's
+  struct sigaction action {};
+  struct sigaction old {};
+  if (given != nullptr) {
+    action.sa_handler = given->handler;
+    action.sa_flags = static_cast<int>(given->flags & ~has_restorer);
+    std::memcpy(&action.sa_mask, &given->mask, sizeof given->mask);
+  }
+  if (change_action(instance, static_cast<int>(words[0]), given != nullptr ? &action : nullptr, &old) != 0) return -1;
+  if (before != nullptr) {
+    *before = {old.sa_handler, static_cast<unsigned long>(static_cast<unsigned>(old.sa_flags)), nullptr, 0};
+    std::memcpy(&before->mask, &old.sa_mask, sizeof before->mask);
+  }
+  return 0;
+}
+
+/// Nothing: not such a call.
+std::optional<long> call_about_signals(Instance& instance, long number, const Words& words) {
+  sigset_t set;
+  sigset_t old;
+  switch (number) {
+    case SYS_rt_sigaction:
+      return set_action(instance, words);
+    case SYS_rt_sigprocmask:
+      if (const int error = change_signal_mask(instance, static_cast<int>(words[0]), read_set(words[1], set), &old))
+        return failed(error);
+      write_set(old, words[2]);
+      return 0;
+    case SYS_rt_sigpending:
+      write_set(pending_signals(instance), words[0]);
+      return 0;
+    case SYS_rt_sigsuspend:
+      return suspend_with(instance, read_set(words[0], set));
+    case SYS_rt_sigtimedwait:
+      return static_cast<int>(
+          call(function_of("sigtimedwait"), {reinterpret_cast<long>(read_set(words[0], set)), words[1], words[2]}));
+    case SYS_signalfd4:
+      return static_cast<int>(
+          call(function_of("signalfd"), {words[0], reinterpret_cast<long>(read_set(words[1], set)), words[3]}));
+    default:
+      return std::nullopt;
+  }
+}
+
+/// Calls whose results libc's functions give in another form. Nothing: none of these.
+std::optional<long> call_another_way(Instance& instance, long number, const Words& words) {
+  switch (number) {
+    case SYS_tkill:
+      return static_cast<int>(call(function_of("tgkill"), {pid_of(instance), words[0], words[1]}));
+    case SYS_exit:
+      if (on_program_thread()) return std::nullopt;
+      return call(function_of("_exit"), words);
+    case SYS_brk: {
+      const Function6 move = function_of("sbrk");
+      if (words[0] != 0) call(function_of("brk"), words);
+      return call(move, {});
+    }
+    case SYS_getpriority: {
+      constexpr int none = 20;  // the system gives what is never negative
+      errno = 0;
+      const auto priority = static_cast<int>(call(function_of("getpriority"), words));
+      return errno_now() != 0 ? -1 : none - priority;
+    }
+    case SYS_sched_getaffinity: {
+      const long bytes = ::syscall(SYS_sched_getaffinity, ::getpid(), words[1], words[2]);
+      if (bytes > 0 && static_cast<int>(call(function_of("sched_getaffinity"), words)) != 0) return -1;
+      return bytes;
+    }
+    case SYS_futex:
+      if (const long operation = words[1] & FUTEX_CMD_MASK; operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET)
+        if (Instance* const waiter = sharing_flow(instance)) return futex_in_turn(*waiter, words.data());
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+long own_syscall(long number, ...) {
+  Words words{};
+  va_list arguments;
+  va_start(arguments, number);
+  for (long& word : words) word = va_arg(arguments, long);  // libc reads as many for every call
+  va_end(arguments);
+  // Functions of ours find the instance by the running flow.
+  Instance* const instance = here() != nullptr ? here()->instance : nullptr;
+  if (instance == nullptr) return ::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+  if (const auto done = call_about_signals(*instance, number, words)) return *done;
+  if (const auto done = call_another_way(*instance, number, words)) return *done;
+  long result = 0;
+  if (call_same(giving_int, number, words, result)) return static_cast<int>(result);
+  if (call_same(giving_long, number, words, result)) return result;
+  if (takes_descriptor(number) && is_standard(static_cast<int>(words[0])))
+    words[0] = redirected(*instance, static_cast<int>(words[0]));
+  result = ::syscall(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+  return opens_descriptor(number) ? note_lowest(instance, static_cast<int>(result)) : result;
+}
+
+}  // namespace
+
+std::span<const Binding> numbered_calls_bindings() {
+  static const std::array table{Binding::of("syscall", &own_syscall)};
+  return table;
+}
+
+}  // namespace aplib::loader::libc
