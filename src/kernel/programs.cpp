@@ -449,7 +449,7 @@ void stop_machine(Machine& machine, int status, const std::string& text) {
   if (domain != nullptr) domain->fail(status, text);
 }
 
-std::optional<bool> pass_signal(Machine& machine, int signal) {
+std::optional<bool> pass_signal(Machine& machine, int signal, pid_t sender) {
   if (adopted_cell() != nullptr) {
     struct sigaction action {};
     return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_DFL &&
@@ -464,7 +464,7 @@ std::optional<bool> pass_signal(Machine& machine, int signal) {
     // relaxed: an end at this moment may come before or behind
     const std::uint32_t live = domain->live_cells.load(std::memory_order_relaxed);
     if (live == 0) return std::nullopt;
-    if (loader::libc::pass_to_programs(signal, live)) return true;
+    if (loader::libc::pass_to_programs(signal, live, sender)) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return false;

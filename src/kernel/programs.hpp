@@ -2,6 +2,8 @@
 // Program files on a machine: loads them, runs an instance per cell, and says where their output goes.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -81,9 +83,9 @@ APLIB_API bool lend_thread_locals(const void* begin, std::size_t bytes) noexcept
 APLIB_API void stop_machine(Machine& machine, int status, const std::string& text);
 
 /// Hands a signal that came to this process from outside (SIGUSR1, SIGUSR2, SIGTERM) to the programs of all its cells,
-/// if each has a handler for it, or ignores it. False: none has got it. Nothing: no cell lives here. Call from: any
-/// thread, while run_program() runs.
-[[nodiscard]] APLIB_API std::optional<bool> pass_signal(Machine& machine, int signal);
+/// if each has a handler for it, or ignores it; of `sender`, the child of a cell, to that cell alone. False: none has
+/// got it. Nothing: no cell lives here. Call from: any thread, while run_program() runs.
+[[nodiscard]] APLIB_API std::optional<bool> pass_signal(Machine& machine, int signal, pid_t sender = 0);
 
 /// How long the machine's threads in this process poll before they sleep, as they have decided last: "56 us",
 /// "20 to 1230 us; 1 of 2 cores shared". Empty: it does not run. Call from: any thread, while the machine lives.

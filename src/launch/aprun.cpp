@@ -256,10 +256,11 @@ int run(const CommandLine& line, const std::string& prefix) {
   Machine machine(line.machine);
   Output output(plan);
   Sink sink(output, prefix, cells);
+  const auto pass_on = [&](int signal, pid_t from) { return pass_signal(machine, signal, from).value_or(false); };
   Watchdog watchdog(line.timeout,
                     {.stop = [&machine](int status, const std::string& text) { stop_machine(machine, status, text); },
                      .last_words = [&output] { output.end_all(); },
-                     .pass_on = [&machine](int signal) { return pass_signal(machine, signal).value_or(false); },
+                     .pass_on = pass_on,
                      .grace = std::chrono::seconds(2)});
   sink.when_failed = [&watchdog](int status) { watchdog.expect_end(status); };
   std::optional<ctl::RegistryDoor> door(
@@ -688,10 +689,9 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   }
   output.when_lost(
       [&](const std::string& problem) { coordinator.stop(static_cast<int>(ExitStatus::program_failed), problem); });
-  const auto pass_on = [&](int signal) { return coordinator.pass_signal(signal); };
   Watchdog watchdog(line.timeout, {.stop = [&](int status, const std::string& text) { coordinator.stop(status, text); },
                                    .last_words = [&] { output.end_all(); },
-                                   .pass_on = pass_on,
+                                   .pass_on = [&](int signal, pid_t) { return coordinator.pass_signal(signal); },
                                    .grace = watchdog_grace});
   coordinator.refused_signal = [&](int signal) { watchdog.refuse(signal); };
   std::optional<ctl::RegistryDoor> door(std::in_place, ctl::machine_verbs(coordinator, cluster.options));

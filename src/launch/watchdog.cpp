@@ -33,8 +33,14 @@ constexpr std::array ending{SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,    SIGABRT, SIGTR
                             SIGUSR2, SIGALRM, SIGXCPU, SIGVTALRM, SIGPROF, SIGXFSZ, SIGIO,  SIGPWR,  SIGSTKFLT};
 constexpr timeval farewell{.tv_sec = 0, .tv_usec = 500'000};  // for output: a reader that has stopped may hold it up
 
-constexpr unsigned char demand_mark = 0xff;  // no signal's number
-constexpr unsigned char expect_mark = 0xfe;
+/// What the watching thread is told, by a pipe.
+struct Message {
+  int number;        ///< Of a signal, or a mark.
+  pid_t sender = 0;  ///< Of a signal.
+};
+constexpr Message over_mark{0};
+constexpr Message demand_mark{0xff};  // no signal's number
+constexpr Message expect_mark{0xfe};
 
 // For the signal handler: the pipe that it writes to, and whether a signal came before.
 std::atomic<int> signal_pipe{-1};
@@ -75,14 +81,14 @@ std::atomic<int> last_status{0};
 
 bool asks_programs_only(int signal) { return signal == SIGUSR1 || signal == SIGUSR2; }
 
-void on_signal(int signal) {
+void on_signal(int signal, siginfo_t* info, void* /*context*/) {
   const int saved_errno = errno;
   if (!asks_programs_only(signal) && signalled.exchange(true)) {
     last_status = 128 + signal;
     end_at_once();
   }
-  const auto number = static_cast<unsigned char>(signal);
-  [[maybe_unused]] const ssize_t written = ::write(signal_pipe.load(), &number, 1);
+  const Message message{signal, info->si_code <= 0 ? info->si_pid : 0};
+  [[maybe_unused]] const ssize_t written = ::write(signal_pipe.load(), &message, sizeof message);
   errno = saved_errno;
 }
 
@@ -132,8 +138,8 @@ Watchdog::Watchdog(std::optional<double> timeout, Actions actions) : timeout_(ti
   thread_ = os::quiet_thread("aprun-watchdog", [this] { watch(); });
   struct sigaction action {};
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_ONSTACK;  // no SA_RESTART: a host program that reads its input shall notice
-  action.sa_handler = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;  // no SA_RESTART: a host program that reads its input shall notice
+  action.sa_sigaction = on_signal;
   for (std::size_t i = 0; i < watched.size(); ++i) {
     sigaction(watched[i], nullptr, &before[i]);
     // Behind end_by_signals(), those for programs have a handler.
@@ -148,8 +154,7 @@ Watchdog::~Watchdog() { finish(); }
 void Watchdog::finish() {
   if (!thread_.joinable()) return;
   for (std::size_t i = 0; i < watched.size(); ++i) sigaction(watched[i], &before[i], nullptr);
-  const unsigned char end = 0;
-  [[maybe_unused]] const ssize_t written = ::write(wake_.writer.get(), &end, 1);
+  [[maybe_unused]] const ssize_t written = ::write(wake_.writer.get(), &over_mark, sizeof over_mark);
   thread_.join();
 }
 
@@ -159,7 +164,7 @@ void Watchdog::stop(int status, const std::string& text) {
     if (demand_) return;
     demand_ = {status, text};
   }
-  [[maybe_unused]] const ssize_t written = ::write(wake_.writer.get(), &demand_mark, 1);
+  [[maybe_unused]] const ssize_t written = ::write(wake_.writer.get(), &demand_mark, sizeof demand_mark);
 }
 
 void Watchdog::refuse(int signal) {
@@ -173,7 +178,7 @@ void Watchdog::expect_end(int status) {
     if (expected_) return;
     expected_ = status;
   }
-  [[maybe_unused]] const ssize_t written = ::write(wake_.writer.get(), &expect_mark, 1);
+  [[maybe_unused]] const ssize_t written = ::write(wake_.writer.get(), &expect_mark, sizeof expect_mark);
 }
 
 void Watchdog::watch() {
@@ -191,17 +196,20 @@ void Watchdog::watch() {
     const int ready = ::poll(&wake, 1, wait);
     if (ready < 0) continue;
     if (ready > 0) {
-      unsigned char number = 0;
-      if (::read(wake_.reader.get(), &number, 1) != 1 || number == 0) return;  // the run is over
-      if (status_ && (number == demand_mark || number == expect_mark || asks_programs_only(number))) continue;
+      Message message{};
+      if (::read(wake_.reader.get(), &message, sizeof message) != sizeof message) return;
+      const int number = message.number;
+      if (number == over_mark.number) return;
+      const bool is_mark = number == demand_mark.number || number == expect_mark.number;
+      if (status_ && (is_mark || asks_programs_only(number))) continue;
       std::string text;
-      if (number == expect_mark) {
+      if (number == expect_mark.number) {
         const std::lock_guard lock(mutex_);
         status_ = expected_;
         deadline = Clock::now() + actions_.grace;
         continue;
       }
-      if (number == demand_mark) {
+      if (number == demand_mark.number) {
         const std::lock_guard lock(mutex_);
         status_ = demand_->first;
         text = demand_->second;
@@ -212,7 +220,7 @@ void Watchdog::watch() {
             passed_term = true;
             signalled = false;
           }
-          if (actions_.pass_on(number)) continue;
+          if (actions_.pass_on(number, message.sender)) continue;
         }
         signalled = true;
         status_ = 128 + number;

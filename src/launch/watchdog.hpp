@@ -3,6 +3,8 @@
 // file when the process ends at once.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <functional>
 #include <mutex>
@@ -22,7 +24,7 @@ class Watchdog {
     std::function<void()> last_words;  ///< Writes out pending output. If it blocks, the process ends without it.
     /// Hands SIGUSR1, SIGUSR2 or SIGTERM to the programs. False: they do not handle it, so the run ends. Null: the same
     /// of SIGTERM, and the others are not watched.
-    std::function<bool(int signal)> pass_on{};
+    std::function<bool(int signal, pid_t sender)> pass_on{};
     std::chrono::seconds grace{2};  ///< From stop() to the end by force, so that tasks that make calls can unwind.
   };
 

@@ -93,6 +93,44 @@ TEST_F(SignalsFromOutside, EndTheRunWhereOneDoesNot) {
   }
 }
 
+// A child knows the process that carries the cells as its parent.
+TEST_F(SignalsFromOutside, OfAChildAreForTheCellThatHasMadeIt) {
+  const std::string program = folder_.compile("telling", R"C(
+    #include <signal.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    static volatile sig_atomic_t told, ends;
+    static void note(int signal) { signal == SIGUSR1 ? ++told : (ends = 1); }
+    int main(int argc, char** argv) {
+      signal(SIGUSR1, note);
+      signal(SIGUSR2, note);
+      if (strcmp(argv[1], "1") == 0) {
+        system("kill -USR1 $PPID");
+        while (!told) usleep(1000);
+        system("(kill -USR1 $PPID)");
+        while (told < 2) usleep(1000);
+      }
+      printf("cell %s waits\n", argv[1]);
+      fflush(stdout);
+      while (!ends) usleep(1000);
+      printf("cell %s was told %d times\n", argv[1], (int)told);
+      return 0;
+    })C");
+  for (Strings way : {Strings{"-n", "3"}, Strings{"-f", local_cluster(folder_, 1, 3)}}) {
+    way.insert(way.begin(), APRUN_PROGRAM);
+    for (const char* word : {"--expand", program.c_str(), "{cid}"}) way.emplace_back(word);
+    Process process({.arguments = way});
+    for (const char* text : {"cell 0 waits", "cell 1 waits", "cell 2 waits"}) ASSERT_TRUE(process.wait_for(text));
+    process.signal(SIGUSR2);
+    const Ended ended = process.wait();
+    EXPECT_EQ(ended.status, 0) << ended.error;
+    for (const char* text : {"cell 0 was told 0 times", "cell 1 was told 2 times", "cell 2 was told 0 times"})
+      EXPECT_TRUE(contains(ended.out, text)) << ended.out;
+  }
+}
+
 TEST_F(SignalsFromOutside, AreNotForRanksThatHaveEnded) {
   for (const Strings& way : ways()) {
     Process process(start(way, "2", "leaves"));

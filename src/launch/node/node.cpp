@@ -143,7 +143,7 @@ class Node final : public Supervisor {
   bool pass_on(wire::MessageType type, std::span<const std::byte> body);
   void take_note(std::span<const std::byte> body);
   void answer(std::span<const std::byte> body);
-  std::optional<bool> pass_signal_on(int signal);
+  std::optional<bool> pass_signal_on(int signal, pid_t sender = 0);
   [[nodiscard]] wire::NodeState state();
   void input_ended();
   void launcher_gone(const std::string& why);
@@ -278,10 +278,10 @@ void Node::answer(std::span<const std::byte> body) {
   connection_->send(wire::Answer{ask->question, bytes});
 }
 
-std::optional<bool> Node::pass_signal_on(int signal) {
+std::optional<bool> Node::pass_signal_on(int signal, pid_t sender) {
   const std::lock_guard lock(mutex_);
   if (keeper_ != nullptr) return keeper_->pass_signal(signal);
-  return machine_ != nullptr ? pass_signal(*machine_, signal) : false;
+  return machine_ != nullptr ? pass_signal(*machine_, signal, sender) : false;
 }
 
 wire::NodeState Node::state() {
@@ -563,10 +563,12 @@ void Node::end_run() {
 
 /// For signals from outside.
 Watchdog::Actions Node::watch() {
-  return {.stop = [this](int status, const std::string&) { loop_.post([this, status] { told_to_end(status); }); },
-          .last_words = [this] { staged_.remove(); },
-          .pass_on = [this](int signal) { return signal != SIGTERM && pass_signal_on(signal).value_or(false); },
-          .grace = watchdog_grace};
+  return {
+      .stop = [this](int status, const std::string&) { loop_.post([this, status] { told_to_end(status); }); },
+      .last_words = [this] { staged_.remove(); },
+      .pass_on = [this](int signal,
+                        pid_t sender) { return signal != SIGTERM && pass_signal_on(signal, sender).value_or(false); },
+      .grace = watchdog_grace};
 }
 
 /// Instead of cells of its own, the node has an ordinary process.

@@ -10,6 +10,7 @@
 // SIGCHLD. The kernel would send it to the process. A thread of ours looks for ends, and leaves the signal with the
 // program whose child it was. What a program waits for it may see first: then that call leaves it.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
 #include <spawn.h>
@@ -28,6 +29,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <shared_mutex>
 #include <span>
@@ -182,8 +184,18 @@ class ChildWatch {
     }
     changed_.signal();
   }
+  /// Null: it is none of these.
+  const Instance* maker_of(pid_t child) noexcept {
+    const std::lock_guard lock(mutex_);
+    for (const Child& each : children_) {
+      if (each.pid == child) return each.instance;
+    }
+    const auto ended = std::ranges::find(ended_, child, &std::pair<pid_t, Instance*>::first);
+    return ended != ended_.end() ? ended->second : nullptr;
+  }
   void forget(const ProcessPrivate& part) noexcept {
     const std::lock_guard lock(mutex_);
+    std::erase_if(ended_, [&part](const auto& each) { return each.second->libc().process.part == &part; });
     std::erase_if(children_, [&part](const Child& each) { return each.instance->libc().process.part == &part; });
   }
   /// `found` is what wait() told of its end. Only the first call for a child tells the program.
@@ -195,6 +207,9 @@ class ChildWatch {
     sigval status{};
     status.sival_int = found.si_status;  // they lie at one place
     if (post_signal(instance, SIGCHLD, found.si_code, status, found.si_pid)) remind_of_signals(instance);
+    constexpr std::size_t remembered = 32;  // what they have sent may be looked at a moment later
+    if (ended_.size() >= remembered) ended_.erase(ended_.begin());
+    ended_.emplace_back(child->pid, &instance);
     drop(*child);
     children_.erase(child);
   }
@@ -243,6 +258,7 @@ class ChildWatch {
 
   std::mutex mutex_;
   std::vector<Child> children_;
+  std::vector<std::pair<pid_t, Instance*>> ended_;
   os::EventFd changed_;
   bool runs_ = false;
 };
@@ -695,6 +711,31 @@ pid_t own_wait4(Instance& instance, pid_t child, int* status, int options, rusag
 }  // namespace
 
 ProcessPrivate::~ProcessPrivate() { child_watch().forget(*this); }
+
+namespace {
+
+/// 0: it is gone.
+pid_t parent_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name_end = line.rfind(')');  // a name may hold anything
+  char state = 0;
+  pid_t parent = 0;
+  if (name_end != std::string::npos) std::sscanf(&line[name_end + 1], " %c %d", &state, &parent);
+  return parent;
+}
+
+}  // namespace
+
+const Instance* maker_of(pid_t process) {
+  constexpr int generations = 8;
+  for (int i = 0; i < generations && process > 1; ++i) {
+    if (const Instance* const maker = child_watch().maker_of(process)) return maker;
+    process = parent_of(process);
+  }
+  return nullptr;
+}
 
 bool may_be_signalled(Instance& instance) noexcept {
   if (std::atomic_ref(instance.libc().threads.part).load() != nullptr || takes_outside_signals(instance)) return true;

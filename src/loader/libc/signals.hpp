@@ -46,8 +46,12 @@ bool deliver_signals(const char* stack, int signal, const siginfo_t& info, void*
 /// ignores it. Without a handler it ends the machine, if `by_default`; that unwinds or jumps. Call from: any thread.
 bool post_signal(Instance& instance, int signal, int code, sigval value, pid_t sender = 0, bool by_default = true);
 /// A signal that has come from outside: leaves it for all programs, `count` or more that have not ended, if each
-/// handles it (timers.cpp). False: nothing is left. Call from: any thread of the machine's own.
-bool pass_to_programs(int signal, std::size_t count);
+/// handles it (timers.cpp); or for the one whose child, or a child of that, is `sender`. False: nothing is left. Call
+/// from: any thread of the machine's own.
+bool pass_to_programs(int signal, std::size_t count, pid_t sender);
+/// The program that has made `process`, or one that it comes from. Null: none, or both are gone. What is found is good
+/// for comparing, since it may end. Call from: any thread.
+const Instance* maker_of(pid_t process);
 /// A sample, which is left at the next interrupt_signal to a thread that runs the program.
 void note_sample(Instance& instance, int signal, int code, sigval value);
 /// The program has said that nobody waits for its children. Call from: any thread.

@@ -655,13 +655,15 @@ bool takes_outside_signals(Instance& instance) noexcept {
   return state != nullptr && state->outside != 0;
 }
 
-bool pass_to_programs(int signal, std::size_t count) {
+bool pass_to_programs(int signal, std::size_t count, pid_t sender) {
+  const Instance* const maker = sender > 0 ? maker_of(sender) : nullptr;
+  if (maker != nullptr) count = 1;
   const std::lock_guard lock(clockwork().mutex);
   std::vector<TimerState*> takers;
   std::size_t ending = 0;  // they had handlers, and do not miss the signal
   for (TimerState* const state : clockwork().states()) {
     const bool handles = (state->outside >> static_cast<unsigned>(signal) & 1) != 0;
-    if (!handles || state->instance == nullptr) continue;
+    if (!handles || state->instance == nullptr || (maker != nullptr && state->instance != maker)) continue;
     if (state->over) {
       ++ending;
     } else {
@@ -671,7 +673,7 @@ bool pass_to_programs(int signal, std::size_t count) {
   if (takers.size() + ending < std::max<std::size_t>(count, 1)) return false;
   if (!takers.empty() && !clockwork().stir()) return false;
   for (TimerState* const state : takers) {
-    if (!post_signal(*state->instance, signal, SI_USER, {}, ::getppid(), false)) continue;
+    if (!post_signal(*state->instance, signal, SI_USER, {}, maker != nullptr ? sender : ::getppid(), false)) continue;
     state->pause = first_retry;
     state->retry = WaitClock::now();
   }
