@@ -112,6 +112,9 @@ void Queue::end(Task& task, WorkerNumber but, Outcome stop_reason, Actions& acti
 bool Queue::cancel(TaskNumber number, Actions& actions) {
   Task* task = find(number);
   if (task == nullptr) return false;
+  for (const WorkerNumber holder : task->holders) {
+    if (const auto worker = workers_.find(holder); worker != workers_.end()) worker->second.cancelled.insert(number);
+  }
   end(*task, nobody, Outcome::cancelled, actions);
   return true;
 }
@@ -133,7 +136,13 @@ std::size_t Queue::held_by(WorkerNumber number) const {
 
 bool Queue::runs_for_nothing(WorkerNumber number) const {
   const auto found = workers_.find(number);
-  return found != workers_.end() && !found->second.held.empty() && !is_held(found->second.held.front());
+  if (found == workers_.end() || found->second.held.empty()) return false;
+  const Worker& worker = found->second;
+  if (is_held(worker.held.front())) return false;
+  // Where a copy has ended first, this run may be over, too: workers keep results for a while, and tell them late where
+  // a long task is the next.
+  return worker.cancelled.contains(worker.held.front()) ||
+         std::ranges::none_of(worker.held, [this](TaskNumber task) { return is_held(task); });
 }
 
 /// How many tasks the worker should hold.
@@ -263,6 +272,7 @@ void Queue::hand_over(TaskNumber number, WorkerNumber from, WorkerNumber to, Tim
   const bool was_first = place == held.begin();
   end_run(from, number);
   held.erase(place);
+  giver->second.cancelled.erase(number);
   if (was_first) begin_first(from, giver->second, now);
   giver->second.alone = false;
   note_hungry(from, giver->second);
@@ -293,6 +303,7 @@ Queue::Verdict Queue::finished(WorkerNumber number, TaskNumber task_number, Outc
   const bool was_first = place == worker.held.begin();
   end_run(number, task_number);
   worker.held.erase(place);
+  worker.cancelled.erase(task_number);
   worker.alone = false;
   if (was_first) begin_first(number, worker, now);
   if (outcome == Outcome::done) {

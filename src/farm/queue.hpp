@@ -143,7 +143,8 @@ class Queue {
   };
   struct Worker {
     std::deque<TaskNumber> held;
-    double mean = 0;  // nanoseconds of a task. 0: not known
+    std::set<TaskNumber> cancelled;  // of these
+    double mean = 0;                 // nanoseconds of a task. 0: not known
     bool hungry = false;
     bool retired = false;
     bool alone = false;  // runs a task under suspicion

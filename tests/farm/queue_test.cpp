@@ -183,6 +183,48 @@ TEST(FarmQueue, CopiesWhatIsLateWhenNothingWaits) {
   EXPECT_EQ(queue.finished(slow, *late, Outcome::done, seconds(9), seconds(9), actions), Queue::Verdict::stale);
 }
 
+// A worker whose task has ended elsewhere may long be at the next one: it tells results late.
+TEST(FarmQueue, AWorkerRunsForNothingWhereAllIsOverOrTheFirstWasCancelled) {
+  Queue queue{Policy{}};
+  Actions actions;
+  const WorkerNumber slow = queue.join();
+  queue.submit({});
+  const Numbers known = take(queue, slow);
+  queue.finished(slow, known.at(0), Outcome::done, Time{1000}, Time{1000}, actions);
+  for (int i = 0; i < 4; ++i) queue.submit({});
+  const Numbers batch = take(queue, slow, Time{1000});
+  ASSERT_EQ(batch.size(), 2U);
+  const WorkerNumber quick = queue.join();
+  for (int i = 0; i < 2; ++i) {
+    const Numbers one = take(queue, quick, Time{1000});
+    ASSERT_EQ(one.size(), 1U);
+    queue.finished(quick, one[0], Outcome::done, Time{1000}, Time{2000}, actions);
+  }
+  ASSERT_EQ(take(queue, quick, seconds(1)), Numbers{batch[0]}) << "a copy";
+  EXPECT_FALSE(queue.runs_for_nothing(slow));
+  queue.finished(quick, batch[0], Outcome::done, Time{1000}, seconds(2), actions);
+  EXPECT_FALSE(queue.runs_for_nothing(slow));
+  EXPECT_TRUE(queue.cancel(batch[1], actions));
+  EXPECT_TRUE(queue.runs_for_nothing(slow)) << "of both";
+  queue.finished(slow, batch[0], Outcome::done, Time{1000}, seconds(2), actions);
+  EXPECT_TRUE(queue.runs_for_nothing(slow)) << "of the cancelled one";
+  queue.finished(slow, batch[1], Outcome::done, Time{1000}, seconds(2), actions);
+  EXPECT_FALSE(queue.runs_for_nothing(slow));
+}
+
+TEST(FarmQueue, ACancelledTaskDoesNotHoldUpWhatIsBehindIt) {
+  Queue queue{Policy{}};
+  Actions actions;
+  const WorkerNumber worker = queue.join();
+  queue.submit({});
+  queue.finished(worker, take(queue, worker).at(0), Outcome::done, Time{1000}, Time{1000}, actions);
+  for (int i = 0; i < 4; ++i) queue.submit({});
+  const Numbers batch = take(queue, worker, Time{1000});
+  ASSERT_EQ(batch.size(), 2U);
+  EXPECT_TRUE(queue.cancel(batch[0], actions));
+  EXPECT_TRUE(queue.runs_for_nothing(worker));
+}
+
 TEST(FarmQueue, RetiredWorkersGetNothing) {
   Queue queue(one_by_one());
   const WorkerNumber worker = queue.join();
