@@ -34,7 +34,10 @@ class JournaledFarm : public testing::TestWithParam<Where> {
   [[nodiscard]] std::uintmax_t run_count() const {
     return std::filesystem::exists(runs()) ? std::filesystem::file_size(runs()) : 0;
   }
-  [[nodiscard]] Options options() const { return {.where = GetParam(), .workers = 2, .journal = journal()}; }
+  /// Without copies of tasks that are late, which would be further runs.
+  [[nodiscard]] Options options() const {
+    return {.where = GetParam(), .workers = 2, .copies = false, .journal = journal()};
+  }
 
   /// Squares, and words of them.
   void run_all(int count) const {
@@ -61,6 +64,29 @@ TEST_P(JournaledFarm, RunsEachTaskOnce) {
   EXPECT_EQ(run_count(), 50U);
   run_all(80);
   EXPECT_EQ(run_count(), 80U);
+}
+
+TEST_P(JournaledFarm, KeepsOneResultOfATaskThatRanTwice) {
+  if (GetParam() == Where::threads) GTEST_SKIP() << "threads run no copies";
+  const auto late = [](const std::string& file, std::uintmax_t until) {
+    std::ofstream(file, std::ios::app) << '.';
+    while (std::filesystem::file_size(file) < until) ::usleep(1000);
+    return static_cast<int>(::getpid());
+  };
+  Options with_copies = options();
+  with_copies.copies = true;
+  int first = 0;
+  {
+    Farm farm(with_copies);
+    static_cast<void>(farm.submit(&noted, runs(), 1).get());     // from here on it knows what tasks usually take
+    first = farm.submit(late, runs(), std::uintmax_t{3}).get();  // hangs, unless an idle worker runs it, too
+  }
+  EXPECT_EQ(run_count(), 3U);
+  Farm farm(options());
+  EXPECT_EQ(farm.submit(late, runs(), std::uintmax_t{3}).get(), first);
+  EXPECT_EQ(run_count(), 3U);
+  EXPECT_NE(farm.submit(late, runs(), std::uintmax_t{3}).get(), first) << "there is no second result";
+  EXPECT_EQ(run_count(), 4U);
 }
 
 TEST_P(JournaledFarm, GivesEqualTasksTheirResultsInTurn) {
