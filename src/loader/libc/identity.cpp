@@ -34,6 +34,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -790,6 +791,24 @@ int set_limit(Instance& instance, int resource, const rlimit64& limit) {
 }
 
 }  // namespace
+
+std::string limits_for_shell(Instance& instance) {
+  constexpr std::tuple<int, char, rlim64_t> options[] = {
+      {RLIMIT_CPU, 't', 1},    {RLIMIT_FSIZE, 'f', 512}, {RLIMIT_DATA, 'd', 1024}, {RLIMIT_STACK, 's', 1024},
+      {RLIMIT_CORE, 'c', 512}, {RLIMIT_NOFILE, 'n', 1},  {RLIMIT_AS, 'v', 1024}};
+  std::string commands;
+  if (std::atomic_ref(instance.libc().identity.part).load(std::memory_order_acquire) == nullptr) return commands;
+  Identity& own = shared_part(instance.libc().identity);
+  const std::lock_guard lock(own.mutex);
+  for (const auto& [resource, letter, unit] : options) {
+    const auto set = own.limits.find(resource);
+    if (set == own.limits.end()) continue;
+    for (const auto& [kind, limit] : {std::pair('S', set->second.rlim_cur), std::pair('H', set->second.rlim_max)})
+      commands += fmt::format("ulimit -{} -{} {};", kind, letter,
+                              limit == RLIM64_INFINITY ? "unlimited" : fmt::to_string(limit / unit));
+  }
+  return commands;
+}
 
 void give_limits(Instance& instance, pid_t child) noexcept {
   if (std::atomic_ref(instance.libc().identity.part).load(std::memory_order_acquire) == nullptr) return;

@@ -448,10 +448,11 @@ class FileActions {
   std::vector<char> all_;
 };
 
-// "sh -c command". Returns 0 or errno.
+// "sh -c command". Returns 0 or errno. A shell takes the program's limits before it begins with the command.
 int spawn_shell(Instance& instance, const char* command, const FileActions& actions, pid_t& child) {
-  std::array<char*, 5> arguments{const_cast<char*>("sh"), const_cast<char*>("-c"), const_cast<char*>("--"),
-                                 const_cast<char*>(command), nullptr};
+  std::string all = limits_for_shell(instance) + command;
+  std::array<char*, 5> arguments{const_cast<char*>("sh"), const_cast<char*>("-c"), const_cast<char*>("--"), all.data(),
+                                 nullptr};
   std::array<char*, 1> nothing{nullptr};
   char** environment = *instance.libc().environ;
   const Attributes attributes(instance, nullptr);

@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -204,8 +205,9 @@ void in_zone(LibcState& state, const std::function<void()>& body);
 /// The instance's pid, which the first call makes. Call from: any flow of the instance.
 pid_t pid_of(Instance& instance);
 
-/// A child has just begun: it has the limits and the priority that the program has set for itself. Call from: a flow
-/// of the instance.
+/// What a shell is told to have the limits that the program has set for itself. Call from: a flow of the instance.
+std::string limits_for_shell(Instance& instance);
+/// A child has just begun: it has those limits, and the program's priority. Call from: a flow of the instance.
 void give_limits(Instance& instance, pid_t child) noexcept;
 
 /// Calls use(instance) for the other instance of this process that has this pid. False: there is none, and `pid` is
