@@ -109,7 +109,7 @@ TEST_F(SignalsFromOutside, OfAChildAreForTheCellThatHasMadeIt) {
       if (strcmp(argv[1], "1") == 0) {
         system("kill -USR1 $PPID");
         while (!told) usleep(1000);
-        system("(kill -USR1 $PPID)");
+        system("kill -USR1 $PPID; exit 0");
         while (told < 2) usleep(1000);
       }
       printf("cell %s waits\n", argv[1]);

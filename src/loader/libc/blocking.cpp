@@ -305,8 +305,12 @@ int poll_masked(Instance& instance, const sigset_t* mask, std::optional<WaitCloc
 int sleep_masked(Instance& instance, const sigset_t* mask, const timespec& time) {
   if (!is_time(time)) return failed(EINVAL);
   const unsigned long before = handlers_run(EndedBy::all);
-  const MaskWhile masked(instance, mask);
-  return handlers_run(EndedBy::all) != before ? failed(EINTR) : sleep_whole(instance, to_duration(time));
+  int result = 0;
+  {
+    const MaskWhile masked(instance, mask);
+    result = handlers_run(EndedBy::all) != before ? -1 : sleep_whole(instance, to_duration(time));
+  }
+  return result == 0 ? 0 : failed(EINTR);  // behind the handlers that the mask has held back
 }
 
 int ppoll_for(const void* caller, pollfd* asked, nfds_t count, const timespec* timeout, const sigset_t* mask) {

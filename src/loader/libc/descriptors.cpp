@@ -417,6 +417,18 @@ Binding on_redirected(std::string_view name) noexcept {
   return Binding::of(name, &OnRedirected<native>::call);
 }
 
+}  // namespace
+
+int refuse_async(Instance& instance, const char* call) {
+  instance.services().warn(
+      std::string(call) +
+      " is refused (EINVAL): the system would send SIGIO to all cells of the process; use poll() or select(), or run "
+      "the program with --processes");
+  return failed(EINVAL);
+}
+
+namespace {
+
 int own_ioctl(int descriptor, unsigned long request, ...) {
   va_list arguments;
   va_start(arguments, request);
@@ -424,7 +436,8 @@ int own_ioctl(int descriptor, unsigned long request, ...) {
   va_end(arguments);
   const void* const caller = __builtin_return_address(0);
   Outlet* const outlet = request == FIOCLEX || request == FIONCLEX ? outlet_at(caller, descriptor) : nullptr;
-  if (request == FIOASYNC && calling(caller) != nullptr) return failed(EINVAL);  // as fcntl() refuses O_ASYNC
+  if (Instance* const instance = request == FIOASYNC ? calling(caller) : nullptr)
+    return *static_cast<int*>(argument) == 0 ? 0 : refuse_async(*instance, "ioctl(FIOASYNC)");
   if (outlet == nullptr) return ::ioctl(redirected(caller, descriptor), request, argument);
   return descriptor_flags(*outlet, F_SETFD, request == FIOCLEX ? FD_CLOEXEC : 0);
 }

@@ -182,9 +182,20 @@ template <class Body>
 auto with_environment(LibcState& state, const Body& body) {
   static std::mutex one;
   const std::lock_guard lock(one);
-  char** const before = std::exchange(::environ, *state.environ);
+  char** const before = ::environ;
+  const std::vector<char*> copy(before, before + count(before) + 1);
+  char** const own = ::environ = *state.environ;
   const auto result = body();
-  ::environ = before;
+  if (::environ == own) {
+    ::environ = before;
+    return result;
+  }
+  // "${X:=value}": libc has set a variable, in an array that it has made of its last one, which may have been `before`.
+  for (char** each = ::environ; *each != nullptr; ++each) {
+    const char* const there = find_variable(state, name_of(*each));
+    if (there == nullptr || std::strcmp(there, std::strchr(*each, '=') + 1) != 0) set_variable(state, *each);
+  }
+  ::environ = (new std::vector<char*>(copy))->data();  // for good
   return result;
 }
 

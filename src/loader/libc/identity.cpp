@@ -219,6 +219,7 @@ pid_t own_setsid(Instance& instance) {
 }
 
 int signal_number(Instance& instance, pid_t process, pid_t thread, int signal) {
+  if (process <= 0 || thread <= 0) return failed(EINVAL);
   if (process != pid_of(instance)) return static_cast<int>(::syscall(SYS_tgkill, process, thread, signal));
   if (thread == thread_of(instance)) return send_signal(instance, signal, SI_TKILL);
   const int error = signal_thread(instance, {{}, thread}, signal, SI_TKILL, {});
@@ -502,8 +503,10 @@ int own_prctl(int option, ...) {
       case PR_SET_THP_DISABLE:
         if (words[0] == 0) return 0;  // as it is
         [[fallthrough]];
-      case PR_SET_SECCOMP:
       case PR_SET_DUMPABLE:
+        if (option == PR_SET_DUMPABLE && static_cast<long>(words[0]) == ::prctl(PR_GET_DUMPABLE)) return 0;
+        [[fallthrough]];
+      case PR_SET_SECCOMP:
       case PR_CAPBSET_DROP:
       case PR_SET_NO_NEW_PRIVS:
       case PR_SET_SECUREBITS:
@@ -585,6 +588,7 @@ int own_setresgid(Instance& instance, gid_t real, gid_t effective, gid_t saved) 
 }
 
 int own_setgroups(Instance& instance, std::size_t count, const gid_t* groups) {
+  if (count > NGROUPS_MAX) return failed(EINVAL);
   std::vector<gid_t> wanted(groups, groups + count);
   std::vector<gid_t> now(static_cast<std::size_t>(std::max(::getgroups(0, nullptr), 0)));
   static_cast<void>(::getgroups(static_cast<int>(now.size()), now.data()));

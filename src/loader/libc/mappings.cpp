@@ -80,33 +80,43 @@ struct ChosenRanges {
     }
     return {end, end};
   }
+  /// Without memory, it stays known.
+  void erase(std::uintptr_t begin, std::uintptr_t end) noexcept {
+    try {
+      cut(begin, end);
+    } catch (const std::bad_alloc&) {
+    }
+    known = all.size();
+  }
+  /// It is `owner`'s from now on. Without memory, it is not known.
+  void take(std::uintptr_t begin, std::uintptr_t end, std::uint32_t owner) noexcept {
+    try {
+      cut(begin, end);
+      const auto next = all.lower_bound(begin);
+      const auto before = next != all.begin() ? std::prev(next) : all.end();
+      if (before != all.end() && before->second.end == begin && before->second.owner == owner) {  // one after the other
+        before->second.end = end;
+      } else {
+        all.emplace_hint(next, begin, ChosenRange{end, owner});
+      }
+    } catch (const std::bad_alloc&) {
+    }
+    known = all.size();
+  }
+  void forget(std::uint32_t owner) noexcept {
+    std::erase_if(all, [owner](const auto& each) { return each.second.owner == owner; });
+    known = all.size();
+  }
+
+ private:
   /// May throw std::bad_alloc.
-  void erase(std::uintptr_t begin, std::uintptr_t end) {
+  void cut(std::uintptr_t begin, std::uintptr_t end) {
     for (auto each = behind(begin); each != all.end() && each->first < end; each = behind(begin)) {
       const auto [low, range] = *each;
       all.erase(each);
       if (low < begin) all.emplace(low, ChosenRange{begin, range.owner});
       if (range.end > end) all.emplace(end, range);
     }
-    known = all.size();
-  }
-  /// It is `owner`'s from now on. May throw std::bad_alloc.
-  void take(std::uintptr_t begin, std::uintptr_t end, std::uint32_t owner) {
-    erase(begin, end);
-    const auto next = all.lower_bound(begin);
-    if (next != all.begin()) {
-      const auto before = std::prev(next);
-      if (before->second.end == begin && before->second.owner == owner) {  // one after the other
-        before->second.end = end;
-        return;
-      }
-    }
-    all.emplace_hint(next, begin, ChosenRange{end, owner});
-    known = all.size();
-  }
-  void forget(std::uint32_t owner) noexcept {
-    std::erase_if(all, [owner](const auto& each) { return each.second.owner == owner; });
-    known = all.size();
   }
 };
 ChosenRanges& chosen_ranges() {
@@ -151,7 +161,7 @@ bool is_in_other_slot(const Instance& instance, std::uintptr_t begin, std::uintp
     const std::size_t cell = SlotPlan::cell_around(place);
     return cell < SlotPlan::count && cell != own;
   };
-  return is_other(begin) || is_other(end - 1);
+  return own < SlotPlan::count && (is_other(begin) || is_other(end - 1));
 }
 
 [[gnu::noinline]] std::string describe_overlap(const char* call, std::uintptr_t begin, std::uintptr_t end,
@@ -390,7 +400,7 @@ int own_shmdt(Instance& instance, const void* address) {
 // asks.
 
 void* move_break(ChosenPlaces& own, std::intptr_t change) {
-  constexpr std::size_t wanted = std::size_t{16} << 30;
+  constexpr std::size_t wanted = std::size_t{4} << 30;
   constexpr std::size_t least = std::size_t{1} << 20;
   void* const none = MAP_FAILED;  // what sbrk() returns, too
   for (own.reserved = own.begin != nullptr ? own.reserved : wanted; own.begin == nullptr; own.reserved /= 4) {
@@ -398,6 +408,9 @@ void* move_break(ChosenPlaces& own, std::intptr_t change) {
     void* const got = ::mmap(nullptr, own.reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (got == MAP_FAILED) continue;
     own.begin = own.end = static_cast<char*>(got);
+    const auto place = reinterpret_cast<std::uintptr_t>(got);
+    const std::lock_guard lock(chosen_ranges().mutex);
+    chosen_ranges().take(place, place + own.reserved, own.owner);
     break;
   }
   const std::intptr_t used = own.end - own.begin;

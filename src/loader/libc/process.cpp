@@ -31,10 +31,10 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -304,33 +304,43 @@ class Attributes {
   posix_spawnattr_t attributes_{};
 };
 
-/// posix_spawn() cannot have the child ignore a signal, as it does that its program ignores: it begins with what the
-/// process does. So this ignores it for a moment, in which no other child is made. The machine's threads block what
-/// comes from outside, so none of it is lost meanwhile.
-template <class Start>
-int start_child(Instance& instance, pid_t& child, Start start) {
-  static std::shared_mutex making;
-  constexpr std::array signals{SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM, SIGTERM,   SIGUSR1, SIGUSR2,
-                               SIGTSTP, SIGTTIN, SIGTTOU, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF, SIGIO};
-  struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;
-  std::vector<std::pair<int, struct sigaction>> before;
-  for (const int signal : signals) {
-    struct sigaction own {};
-    if (change_action(instance, signal, nullptr, &own) == 0 && (own.sa_flags & SA_SIGINFO) == 0 &&
-        own.sa_handler == SIG_IGN)
-      before.emplace_back(signal, own);
+/// What a shell is told so that what it becomes or starts has the program's limits, and ignores the signals that the
+/// program does, which posix_spawn() has no words for. Not SIGCHLD: a shell would miss the ends of its children.
+std::string shell_preparation(Instance& instance, const posix_spawnattr_t* given) {
+  std::string commands = limits_for_shell(instance);
+  short flags = 0;
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  if (given != nullptr && posix_spawnattr_getflags(given, &flags) == 0 && (flags & POSIX_SPAWN_SETSIGDEF) != 0)
+    posix_spawnattr_getsigdefault(given, &defaults);
+  std::string ignored;
+  for (const int signal : ignored_signals(instance)) {
+    if (signal != SIGCHLD && sigismember(&defaults, signal) != 1) ignored += fmt::format(" {}", signal);
   }
+  if (!ignored.empty()) commands += "trap ''" + ignored + ";";
+  return commands;
+}
+
+/// posix_spawn() of a file that is there. Where that needs a shell to prepare it, one becomes it; but not where its
+/// first argument is another name than the file's, which would be lost.
+int start_child(Instance& instance, pid_t& child, const char* path, const posix_spawn_file_actions_t* actions,
+                const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
+  const Attributes attributes(instance, given);
+  const auto name_of = [](std::string_view name) { return name.substr(name.rfind('/') + 1); };
+  std::string commands = shell_preparation(instance, given);
+  const bool has_name = arguments != nullptr && arguments[0] != nullptr && name_of(arguments[0]) == name_of(path);
   int error = 0;
-  if (before.empty()) {
-    const std::shared_lock lock(making);
-    error = start();
-  } else {
-    const std::unique_lock lock(making);
-    for (auto& [signal, action] : before) ::sigaction(signal, &ignore, &action);
-    error = start();
-    for (const auto& [signal, action] : before) ::sigaction(signal, &action, nullptr);
+  if (commands.empty() || !has_name || *path == '\0' || ::access(path, X_OK) != 0) {
+    error = ::posix_spawn(&child, path, actions, attributes.get(), arguments, environment);
+    if (error == 0) give_limits(instance, child);
+    return error;
   }
+  commands += "exec \"$0\" \"$@\"";
+  std::string file = std::strchr(path, '/') != nullptr ? path : std::string("./") + path;
+  std::vector<char*> words{const_cast<char*>("sh"), const_cast<char*>("-c"), commands.data(), file.data()};
+  for (char* const* each = arguments + 1; *each != nullptr; ++each) words.push_back(*each);
+  words.push_back(nullptr);
+  error = ::posix_spawn(&child, "/bin/sh", actions, attributes.get(), words.data(), environment);
   if (error == 0) give_limits(instance, child);
   return error;
 }
@@ -450,16 +460,15 @@ class FileActions {
 
 // "sh -c command". Returns 0 or errno. A shell takes the program's limits before it begins with the command.
 int spawn_shell(Instance& instance, const char* command, const FileActions& actions, pid_t& child) {
-  std::string all = limits_for_shell(instance) + command;
+  std::string all = shell_preparation(instance, nullptr) + command;
   std::array<char*, 5> arguments{const_cast<char*>("sh"), const_cast<char*>("-c"), const_cast<char*>("--"), all.data(),
                                  nullptr};
   std::array<char*, 1> nothing{nullptr};
   char** environment = *instance.libc().environ;
-  const Attributes attributes(instance, nullptr);
-  return start_child(instance, child, [&] {
-    return ::posix_spawn(&child, "/bin/sh", actions.get(), attributes.get(), arguments.data(),
-                         environment != nullptr ? environment : nothing.data());
-  });
+  const int error = ::posix_spawn(&child, "/bin/sh", actions.get(), Attributes(instance, nullptr).get(),
+                                  arguments.data(), environment != nullptr ? environment : nothing.data());
+  if (error == 0) give_limits(instance, child);
+  return error;
 }
 
 // One look: the child that ended (or what `options` ask for), 0, or the negative error.
@@ -618,17 +627,13 @@ int own_posix_spawn(Instance& instance, pid_t* child, const char* file, const po
   streams.give_streams(instance, -1, actions != nullptr);
   if (actions != nullptr) streams.join(actions);
   pid_t made = 0;
-  const Attributes attributes(instance, given);
-  const int error = start_child(instance, made, [&] {
-    return ::posix_spawn(&made, file, streams.get(), attributes.get(), arguments, environment);
-  });
+  const int error = start_child(instance, made, file, streams.get(), given, arguments, environment);
   if (error == 0 && child != nullptr) *child = made;
   return spawned(instance, error, made);
 }
 
 int own_posix_spawnp(Instance& instance, pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
                      const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
-  const Attributes attributes(instance, given);
   FileActions streams;
   streams.give_streams(instance, -1, actions != nullptr);
   if (actions != nullptr) streams.join(actions);
@@ -639,8 +644,7 @@ int own_posix_spawnp(Instance& instance, pid_t* child, const char* file, const p
     return spawned(instance, error, made);
   };
   const auto start = [&](const char* path) {
-    return start_child(instance, made,
-                       [&] { return ::posix_spawn(&made, path, actions, attributes.get(), arguments, environment); });
+    return start_child(instance, made, path, actions, given, arguments, environment);
   };
   if (std::strchr(file, '/') != nullptr || *file == '\0') return end(start(file));
   const char* path = find_variable(instance.libc(), "PATH");
@@ -729,11 +733,19 @@ pid_t parent_of(pid_t process) {
 
 }  // namespace
 
+// A child that has just been made may send something before its maker is noted.
 const Instance* maker_of(pid_t process) {
   constexpr int generations = 8;
-  for (int i = 0; i < generations && process > 1; ++i) {
-    if (const Instance* const maker = child_watch().maker_of(process)) return maker;
-    process = parent_of(process);
+  constexpr int moments = 100;
+  for (int moment = 0; moment < moments; ++moment) {
+    pid_t ancestor = process;
+    for (int i = 0; i < generations && ancestor > 1 && ancestor != ::getpid(); ++i) {
+      if (const Instance* const maker = child_watch().maker_of(ancestor)) return maker;
+      ancestor = parent_of(ancestor);
+    }
+    if (ancestor != ::getpid()) return child_watch().maker_of(process);  // it may have ended meanwhile
+    if (process == ancestor) return nullptr;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return nullptr;
 }

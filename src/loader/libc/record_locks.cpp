@@ -195,13 +195,8 @@ int own_fcntl(int descriptor, int command, ...) {
     const auto least = std::min<std::uintptr_t>(reinterpret_cast<std::uintptr_t>(argument), STDERR_FILENO + 1);
     return note_lowest(instance, ::fcntl(descriptor, command, argument), static_cast<int>(least));
   }
-  if (command == F_SETFL && (reinterpret_cast<std::uintptr_t>(argument) & O_ASYNC) != 0 && instance != nullptr) {
-    instance->services().warn(
-        "fcntl(F_SETFL, O_ASYNC) is refused (EINVAL): the system would send SIGIO to all cells of the process; use "
-        "poll() "
-        "or select(), or run the program with --processes");
-    return failed(EINVAL);
-  }
+  if (command == F_SETFL && (reinterpret_cast<std::uintptr_t>(argument) & O_ASYNC) != 0 && instance != nullptr)
+    return refuse_async(*instance, "fcntl(F_SETFL, O_ASYNC)");
   if (command != F_SETLK && command != F_SETLKW && command != F_GETLK) return ::fcntl(descriptor, command, argument);
   if (instance == nullptr || argument == nullptr) return ::fcntl(descriptor, command, argument);
   return lock_record(*instance, descriptor, command, *static_cast<struct flock*>(argument));

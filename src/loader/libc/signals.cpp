@@ -53,10 +53,8 @@ using Action = struct sigaction;
 
 namespace {
 
-constexpr int ends_as_thread = 2;
-
 struct Sent {
-  int signal = 0;  ///< 0: to leave the program, with status `value`; `code`: handlers run, or ends_as_thread.
+  int signal = 0;  ///< 0: to leave the program, with status `value`; `code`: handlers run.
   int code = SI_USER;
   sigval value{};
   pid_t sender = 0;                 ///< 0: the program itself.
@@ -176,8 +174,7 @@ siginfo_t info_of(Instance& instance, const Sent& sent) {
 
 void act(Instance& instance, const Sent& sent, void* interrupted = nullptr) {
   if (sent.signal == 0) {
-    here()->ends_as_thread = sent.code == ends_as_thread;
-    if (sent.code != ends_as_thread) here()->thread_exits.clear();  // a process destroys those of who calls exit()
+    here()->thread_exits.clear();  // a process destroys those of the thread that calls exit()
     instance.leave(sent.value.sival_int, sent.code != 0);
   }
   const Action action = action_of(instance, sent.signal);
@@ -389,6 +386,17 @@ bool disowns_children(Instance& instance) noexcept {
   return (action->sa_flags & SA_NOCLDWAIT) != 0 || (!has_handler(*action) && action->sa_handler == SIG_IGN);
 }
 
+std::vector<int> ignored_signals(Instance& instance) {
+  std::vector<int> ignored;
+  const std::lock_guard lock(tables_mutex);
+  const SignalTable* const table = instance.libc().signals.part;
+  for (int signal = 1; table != nullptr && signal < NSIG; ++signal) {
+    const Action* const action = table->find(signal);
+    if (action != nullptr && !has_handler(*action) && action->sa_handler == SIG_IGN) ignored.push_back(signal);
+  }
+  return ignored;
+}
+
 void note_sample(Instance& instance, int signal, int code, sigval value) {
   const std::lock_guard lock(tables_mutex);
   SignalTable& table = instance.libc().signals.get();
@@ -399,7 +407,7 @@ void note_sample(Instance& instance, int signal, int code, sigval value) {
 
 bool has_pending_signals(Instance& instance) noexcept {
   std::ptrdiff_t flows = 0;
-  instance.for_each_context([&flows](const TaskContext&) { ++flows; });
+  instance.for_each_context([&flows](const TaskContext& flow) { flows += flow.of_pool ? 0 : 1; });
   const std::lock_guard lock(tables_mutex);
   const SignalTable* const table = instance.libc().signals.part;
   return table != nullptr && std::ranges::any_of(table->pending, [&](const Sent& sent) {
@@ -430,10 +438,7 @@ std::optional<bool> signal_restarts(const TaskContext& thread, bool& takes_share
   return all_restart;
 }
 
-namespace {
-
-/// What main does as soon as it would take a signal. False: it has ended, or there is no memory.
-bool ask_main(Instance& instance, int code, int status) noexcept {
+bool ask_main_to_leave(Instance& instance, int status, bool runs_handlers) noexcept {
   bool is_there = false;
   try {
     instance.for_each_context([&](TaskContext& context) {
@@ -443,7 +448,7 @@ bool ask_main(Instance& instance, int code, int status) noexcept {
       is_there = true;
       const std::lock_guard lock(tables_mutex);
       SignalTable& table = instance.libc().signals.get();
-      if (code == ends_as_thread || !std::exchange(table.leaves, true)) post(table, {0, code, value, 0, &context});
+      if (!std::exchange(table.leaves, true)) post(table, {0, runs_handlers ? 1 : 0, value, 0, &context});
     });
     return is_there && remind_of_signals(instance);
   } catch (const std::bad_alloc&) {
@@ -451,20 +456,10 @@ bool ask_main(Instance& instance, int code, int status) noexcept {
   }
 }
 
-}  // namespace
-
-bool ask_main_to_leave(Instance& instance, int status, bool runs_handlers) noexcept {
-  return ask_main(instance, runs_handlers ? 1 : 0, status);
-}
-
-bool cancel_main(Instance& instance) noexcept { return ask_main(instance, ends_as_thread, 0); }
-
 bool is_main_asked_to_leave(Instance& instance) noexcept {
   const std::lock_guard lock(tables_mutex);
   const SignalTable* const table = instance.libc().signals.part;
-  return table != nullptr && std::ranges::any_of(table->pending, [](const Sent& sent) {
-           return sent.signal == 0 && sent.code != ends_as_thread;
-         });
+  return table != nullptr && std::ranges::any_of(table->pending, [](const Sent& sent) { return sent.signal == 0; });
 }
 
 void call_abort_handler(Instance& instance) {
@@ -632,8 +627,9 @@ int change_action(Instance& instance, int signal, const Action* action, Action* 
   const std::lock_guard lock(tables_mutex);
   SignalTable& table = instance.libc().signals.get();
   const Action* const there = table.find(signal);
-  if (old != nullptr) *old = there != nullptr ? *there : Action{};
+  const Action before = there != nullptr ? *there : Action{};
   if (action != nullptr) table.action(signal) = *action;
+  if (old != nullptr) *old = before;
   return 0;
 }
 

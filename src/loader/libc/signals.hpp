@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstddef>
 #include <optional>
+#include <vector>
 
 namespace aplib::loader {
 class Instance;
@@ -52,6 +53,8 @@ bool pass_to_programs(int signal, std::size_t count, pid_t sender);
 /// The program that has made `process`, or one that it comes from. Null: none, or both are gone. What is found is good
 /// for comparing, since it may end. Call from: any thread.
 const Instance* maker_of(pid_t process);
+/// What the program ignores.
+std::vector<int> ignored_signals(Instance& instance);
 /// A sample, which is left at the next interrupt_signal to a thread that runs the program.
 void note_sample(Instance& instance, int signal, int code, sigval value);
 /// The program has said that nobody waits for its children. Call from: any thread.
@@ -71,8 +74,6 @@ void deliver_signals_here(Instance& instance, void* interrupted);
 /// Has main leave the program as Instance::leave(), as soon as it would take a signal. False: it has ended, or there is
 /// no memory. Call from: another flow of the instance.
 bool ask_main_to_leave(Instance& instance, int status, bool runs_handlers) noexcept;
-/// The same, by pthread_exit().
-bool cancel_main(Instance& instance) noexcept;
 /// Main has been asked to leave the program, and does not yet.
 bool is_main_asked_to_leave(Instance& instance) noexcept;
 

@@ -268,4 +268,7 @@ std::span<const Binding> named_descriptors_bindings();
 std::span<const Binding> input_bindings();
 std::span<const Binding> output_bindings();
 
+/// The system is not to send a signal when a descriptor is ready: says so. -1, with errno set. `call`: as in the text.
+int refuse_async(Instance& instance, const char* call);
+
 }  // namespace aplib::loader::libc

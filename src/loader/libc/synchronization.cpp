@@ -595,10 +595,14 @@ struct Undos {
   std::mutex mutex;
   std::map<std::uint32_t, std::map<Semaphore, int>> changes;  // by LibcState::number; what gives back the rest
 
-  void note(std::uint32_t owner, int set, std::span<const sembuf> operations) {
+  /// Without memory, it is not undone.
+  void note(std::uint32_t owner, int set, std::span<const sembuf> operations) noexcept {
     const std::lock_guard lock(mutex);
-    for (const sembuf& each : operations) {
-      if ((each.sem_flg & SEM_UNDO) != 0) changes[owner][{set, each.sem_num}] -= each.sem_op;
+    try {
+      for (const sembuf& each : operations) {
+        if ((each.sem_flg & SEM_UNDO) != 0) changes[owner][{set, each.sem_num}] -= each.sem_op;
+      }
+    } catch (const std::bad_alloc&) {
     }
   }
   /// Its value was set: nothing is left to undo. No number: all of the set.
@@ -615,8 +619,11 @@ struct Undos {
     const auto found = changes.find(owner);
     if (found == changes.end()) return;
     for (const auto& [semaphore, change] : found->second) {
+      if (change == 0) continue;
       sembuf operation{semaphore.second, static_cast<short>(change), SEM_UNDO | IPC_NOWAIT};
-      if (change != 0) ::semop(semaphore.first, &operation, 1);
+      if (::semop(semaphore.first, &operation, 1) == 0 || errno_now() != EAGAIN) continue;
+      operation.sem_op = static_cast<short>(-::semctl(semaphore.first, semaphore.second, GETVAL));  // as far as it goes
+      if (operation.sem_op != 0) ::semop(semaphore.first, &operation, 1);
     }
     changes.erase(found);
   }

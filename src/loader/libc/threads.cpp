@@ -713,7 +713,10 @@ int bound_pthread_cancel(pthread_t id) {
   bool is_main = false;  // its thread carries others, too
   with_thread(*instance, {id, 0}, [&](const TaskContext& thread) { is_main = instance->is_main(&thread); });
   if (!is_main) return ::pthread_cancel(id);
-  return cancel_main(*instance) ? 0 : EAGAIN;
+  instance->services().warn(
+      "pthread_cancel: the program's first thread is cancelled by itself alone, because the thread that carries it "
+      "carries other cells; run the program with --processes");
+  return ENOSYS;
 }
 
 }  // namespace

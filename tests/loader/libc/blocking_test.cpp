@@ -320,6 +320,8 @@ TEST_F(Blocking, ASemaphoreThatAnEndedCellHasTakenIsGivenBack) {
   EXPECT_EQ(value(0), 4);
   end_with(operate(0, -2, "0x1000") + "CHECK(semctl(set, 0, 16, 9) == 0);");  // SETVAL: nothing is left to undo
   EXPECT_EQ(value(0), 9);
+  end_with(operate(0, 4, "0x1000") + operate(0, -12, "0"));  // it goes as far as it can
+  EXPECT_EQ(value(0), 0);
   ::semctl(set, 0, IPC_RMID);
 }
 

@@ -253,15 +253,18 @@ TEST_F(LibcProcess, CallsByNumberDoWhatFunctionsDo) {
         case 11: say("%ld ", syscall(SYS_write, 1, "", 0)); ended(syscall(SYS_write, 77, "", 1), EBADF); break;
         case 12: ended(syscall(SYS_setitimer, 77, NULL, NULL), EINVAL); ended(syscall(SYS_mprotect, 1, 1, 0), EINVAL); break;
         case 13: ended(syscall(SYS_munmap, 1, 1), EINVAL); ended(syscall(SYS_close, 77), EBADF); break;
+        case 14: ended(syscall(SYS_msgsnd, -1, text, 1, 0), EINVAL); ended(syscall(SYS_rt_sigprocmask, SIG_BLOCK, &one, NULL, 16), EINVAL); break;
+        case 15: ended(syscall(SYS_clock_nanosleep, 77, 0, NULL, NULL), EINVAL); ended(syscall(SYS_rt_sigsuspend, NULL, 8), EFAULT); break;
+        case 16: { siginfo_t info = {0}; info.si_code = SI_QUEUE; caught = 0; say("%ld ", syscall(SYS_rt_sigqueueinfo, getpid(), SIGUSR1, &info)); say("%d ", caught); break; }
       }
     })C";
   const auto in = [](const char* folder, const char* mask) {
     return Side{{"PATH=/usr/bin:/bin", std::string("FOLDER=") + folder, std::string("MASK=") + mask}};
   };
   const std::vector<Side> sides =
-      by_turns("#include <signal.h>\n#include <sys/resource.h>\n" + source, 14, {in("/usr", "18"), in("/etc", "63")});
+      by_turns("#include <signal.h>\n#include <sys/resource.h>\n" + source, 17, {in("/usr", "18"), in("/etc", "63")});
   if (directories_forbidden(sides[0])) GTEST_SKIP() << "threads cannot have a directory of their own here";
-  const std::string rest = " 0 0 1 1 1 0 0 0 1 1 1 1 1 1 0 -1 1 -1 1 -1 1 -1 1 -1 1 ";
+  const std::string rest = " 0 0 1 1 1 0 0 0 1 1 1 1 1 1 0 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 -1 1 0 1 ";
   EXPECT_EQ(sides[0].said, "0 /usr 18" + rest);
   EXPECT_EQ(sides[1].said, "0 /etc 63" + rest);
   const Side refused = by_turns(R"C(
@@ -270,6 +273,26 @@ TEST_F(LibcProcess, CallsByNumberDoWhatFunctionsDo) {
                                 1, {Side{}})[0];
   EXPECT_EQ(refused.said, "-1 1 -1 1 ");
   EXPECT_EQ(refused.warnings.size(), 2U);
+}
+
+TEST_F(LibcProcess, WhatWouldBeSoForOtherCellsIsRefused) {
+  const std::vector<Side> sides = by_turns(R"C(
+    #include <linux/seccomp.h>
+    #include <sched.h>
+    #include <sys/personality.h>
+    #include <sys/syscall.h>
+    void step(int n) {
+      const struct sched_param none = {0}, high = {5};
+      ended(unshare(CLONE_NEWNS), EPERM);
+      ended(syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, NULL), EPERM);
+      ended(sched_setscheduler(0, SCHED_FIFO, &high), EPERM);
+      ended(personality(ADDR_NO_RANDOMIZE), EPERM);
+      say("%d %d %d", sched_setparam(0, &none), personality(0xffffffff) >= 0, unshare(0));
+    })C",
+                                           1, {Side{}, Side{}});
+  EXPECT_EQ(sides[0].said, "-1 1 -1 1 -1 1 -1 1 0 1 0");
+  ASSERT_EQ(sides[1].warnings.size(), 4U);
+  for (const std::string& text : sides[1].warnings) EXPECT_NE(text.find("--processes"), text.npos) << text;
 }
 
 TEST_F(LibcProcess, ChildrenIgnoreWhatTheirProgramIgnores) {
@@ -320,7 +343,7 @@ TEST_F(LibcProcess, WordsAndNamesAreExpandedFromTheProgramsEnvironment) {
       glob_t found;
       switch (n) {
         case 0: say("%d ", wordexp("$WHO ~/x", &words, 0)); say("%s %s ", words.we_wordv[0], words.we_wordv[1]); wordfree(&words); break;
-        case 1: say("%d ", wordexp("$(echo $WHO)", &words, 0)); say("%s ", words.we_wordv[0]); wordfree(&words); break;
+        case 1: say("%d ", wordexp("$(echo $WHO) ${NEW:=value}", &words, 0)); say("%s %s ", words.we_wordv[0], getenv("NEW")); wordfree(&words); break;
         case 2: say("%d ", glob("~", GLOB_TILDE, NULL, &found)); say("%s ", found.gl_pathv[0]); globfree(&found); break;
         case 3: { char* name = tempnam(NULL, "x"); say("%d", strncmp(name, getenv("TMPDIR"), strlen(getenv("TMPDIR")))); free(name); break; }
       }
@@ -330,8 +353,8 @@ TEST_F(LibcProcess, WordsAndNamesAreExpandedFromTheProgramsEnvironment) {
                  std::string("TMPDIR=") + folder}};
   };
   const std::vector<Side> sides = by_turns(source, 4, {of("first", "/tmp"), of("second", "/var/tmp")});
-  EXPECT_EQ(sides[0].said, "0 first /tmp/x 0 first 0 /tmp 0");
-  EXPECT_EQ(sides[1].said, "0 second /var/tmp/x 0 second 0 /var/tmp 0");
+  EXPECT_EQ(sides[0].said, "0 first /tmp/x 0 first value 0 /tmp 0");
+  EXPECT_EQ(sides[1].said, "0 second /var/tmp/x 0 second value 0 /var/tmp 0");
 }
 
 TEST_F(LibcProcess, ChildrenSeeTheProgramsEnvironmentDirectoryAndInput) {

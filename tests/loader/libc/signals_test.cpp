@@ -97,6 +97,8 @@ TEST_F(Signals, SigactionKeepsWhatItWasGiven) {
       if (old.sa_handler != SIG_DFL) return 4;
       if (sigaction(SIGKILL, &action, NULL) != -1 || errno != EINVAL) return 5;
       if (sigaction(1000, NULL, &old) != -1 || errno != EINVAL) return 6;
+      if (sigaction(SIGUSR1, &action, &action) != 0 || action.sa_handler != SIG_DFL) return 7;
+      if (sigaction(SIGUSR1, NULL, &old) != 0 || old.sa_sigaction != handler) return 8;
       return 0;
     })");
   const JournalRun run = run_journal(program);
