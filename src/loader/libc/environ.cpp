@@ -195,7 +195,9 @@ auto with_environment(LibcState& state, const Body& body) {
     const char* const there = find_variable(state, name_of(*each));
     if (there == nullptr || std::strcmp(there, std::strchr(*each, '=') + 1) != 0) set_variable(state, *each);
   }
-  ::environ = (new std::vector<char*>(copy))->data();  // for good
+  static auto* const kept = new std::vector<char*>;
+  if (before != kept->data()) *kept = copy;
+  ::environ = kept->data();
   return result;
 }
 
