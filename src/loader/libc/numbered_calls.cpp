@@ -19,6 +19,7 @@
 #include <csignal>
 #include <cstdarg>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -171,10 +172,14 @@ constexpr SameCall giving_long[] = {
 
 /// What would be so for the thread that carries the cell, or for all cells.
 constexpr SameCall refused[] = {
-    {SYS_capset, "capset"},         {SYS_landlock_restrict_self, "landlock_restrict_self"},
-    {SYS_pivot_root, "pivot_root"}, {SYS_sched_setattr, "sched_setattr"},
-    {SYS_seccomp, "seccomp"},       {SYS_timer_create, "timer_create by number"},
+    {SYS_capset, "capset"},   {SYS_landlock_restrict_self, "landlock_restrict_self"}, {SYS_pivot_root, "pivot_root"},
+    {SYS_seccomp, "seccomp"}, {SYS_timer_create, "timer_create by number"},
 };
+
+/// The thread whose scheduling is meant is the one that carries the cell.
+bool means_carrier(Instance& instance, pid_t process) {
+  return process == 0 ? !on_program_thread() : process == pid_of(instance);
+}
 
 int refuse_change(Instance& instance, std::string_view call) {
   instance.services().warn(fmt::format(
@@ -394,6 +399,18 @@ std::optional<long> call_another_way(Instance& instance, long number, const Word
       if (bytes > 0 && static_cast<int>(call_with(function_of("sched_getaffinity"), words)) != 0) return -1;
       return bytes;
     }
+    case SYS_sched_setattr: {
+      struct Attributes {  // how it begins
+        std::uint32_t bytes, policy;
+        std::uint64_t flags;
+        std::int32_t nice;
+        std::uint32_t priority;
+      };
+      const auto* const given = reinterpret_cast<const Attributes*>(words[1]);
+      if (given == nullptr || !means_carrier(instance, static_cast<pid_t>(words[0]))) return std::nullopt;
+      const bool changes = static_cast<int>(given->policy) != ::sched_getscheduler(0) || given->priority != 0;
+      return changes ? refuse_change(instance, "sched_setattr") : 0;
+    }
     case SYS_clock_nanosleep: {
       const auto result = static_cast<int>(call_with(function_of("clock_nanosleep"), words));
       return result == 0 ? 0 : failed(result);
@@ -429,35 +446,43 @@ long own_syscall(long number, ...) {
   return opens_descriptor(number) ? note_lowest(instance, static_cast<int>(result)) : result;
 }
 
-// What these change is the thread's that carries the cell, or all cells'. Where nothing would change, they say so.
+// What these change is the thread's that carries the cell, or all cells'. Where nothing would change, they say so. A
+// thread that the program has made may do so for itself.
 
 constexpr unsigned long asks_personality = 0xffffffff;
 int own_personality(Instance& instance, unsigned long kind) {
+  if (on_program_thread()) return ::personality(kind);
   const int now = ::personality(asks_personality);
   const bool changes = kind != asks_personality && kind != static_cast<unsigned long>(now);
   return changes ? refuse_change(instance, "personality()") : now;
 }
 int own_chroot(Instance& instance, const char* /*path*/) { return refuse_change(instance, "chroot()"); }
-int own_setns(Instance& instance, int /*space*/, int /*kind*/) { return refuse_change(instance, "setns()"); }
-int own_unshare(Instance& instance, int what) { return what == 0 ? 0 : refuse_change(instance, "unshare()"); }
+int own_setns(Instance& instance, int space, int kind) {
+  return on_program_thread() ? ::setns(space, kind) : refuse_change(instance, "setns()");
+}
+int own_unshare(Instance& instance, int what) {
+  return what == 0 || on_program_thread() ? ::unshare(what) : refuse_change(instance, "unshare()");
+}
 int own_setfsuid(Instance& instance, uid_t user) {
+  if (on_program_thread()) return ::setfsuid(user);
   const auto now = ::setfsuid(static_cast<uid_t>(-1));
   if (user != static_cast<uid_t>(-1) && user != static_cast<uid_t>(now)) refuse_change(instance, "setfsuid()");
   return now;
 }
 int own_setfsgid(Instance& instance, gid_t group) {
+  if (on_program_thread()) return ::setfsgid(group);
   const auto now = ::setfsgid(static_cast<gid_t>(-1));
   if (group != static_cast<gid_t>(-1) && group != static_cast<gid_t>(now)) refuse_change(instance, "setfsgid()");
   return now;
 }
 int own_setscheduler(Instance& instance, pid_t process, int policy, const sched_param* parameters) {
-  if (process != 0 && process != pid_of(instance)) return ::sched_setscheduler(process, policy, parameters);
+  if (!means_carrier(instance, process)) return ::sched_setscheduler(process, policy, parameters);
   return policy == ::sched_getscheduler(0) && parameters->sched_priority == 0
              ? 0
              : refuse_change(instance, "sched_setscheduler()");
 }
 int own_setparam(Instance& instance, pid_t process, const sched_param* parameters) {
-  if (process != 0 && process != pid_of(instance)) return ::sched_setparam(process, parameters);
+  if (!means_carrier(instance, process)) return ::sched_setparam(process, parameters);
   return parameters->sched_priority == 0 ? 0 : refuse_change(instance, "sched_setparam()");
 }
 
