@@ -208,18 +208,43 @@ class Replacement {
                 describe_overlap(call, begin, end, "which the program would overwrite"));
 }
 
+bool is_of_another(Instance& instance, const void* address, std::size_t bytes) noexcept {
+  ChosenRanges& ranges = chosen_ranges();
+  if (ranges.count() == 0) return false;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  const std::lock_guard lock(ranges.mutex);
+  return ranges.is_of_another(begin, begin + bytes, instance.libc().number);
+}
+
 /// A call that leaves what is there has failed: says so where that is another cell's.
 void warn_of_place(Instance& instance, const char* call, std::uintptr_t begin, std::uintptr_t end) {
   const int error = errno_now();
-  bool is_of_another = is_in_other_slot(instance, begin, end);
+  if (is_in_other_slot(instance, begin, end) ||
+      is_of_another(instance, reinterpret_cast<const void*>(begin), end - begin))  // NOLINT: the program's
+    instance.services().warn(describe_overlap(call, begin, end, "where each process would have nothing"));
+  failed(error);
+}
+
+/// Makes a call that puts something at [begin, end), which the instance then has.
+template <class Make>
+void* put_at(Instance& instance, const char* call, std::uintptr_t begin, std::uintptr_t end, bool replaces, Make make) {
+  const ChosenPlaces& own = places_of(instance);
+  bool is_refused = false;
+  void* got = MAP_FAILED;
   {
     ChosenRanges& ranges = chosen_ranges();
     const std::lock_guard lock(ranges.mutex);
-    is_of_another = is_of_another || ranges.is_of_another(begin, end, instance.libc().number);
+    std::optional<Replacement> replacement;
+    if (replaces) replacement.emplace(instance, begin, end);
+    is_refused = replacement && replacement->is_refused();
+    if (!is_refused) got = make();
+    if (reinterpret_cast<std::uintptr_t>(got) == begin && end > begin) {
+      if (!replacement || replacement->was_free()) ranges.take(begin, end, own.owner);
+      if (replacement) replacement->done();
+    }
   }
-  if (is_of_another)
-    instance.services().warn(describe_overlap(call, begin, end, "where each process would have nothing"));
-  failed(error);
+  if (is_refused) refuse_place(instance, call, begin, end);
+  return got;
 }
 
 std::uintptr_t page_up(std::uintptr_t address, std::size_t bytes) noexcept {
@@ -243,22 +268,8 @@ void* map_at_choice(Instance& instance, void* address, std::size_t bytes, int pr
   const std::uintptr_t end = page_up(begin + bytes, page_of(flags));
   const bool is_careful = (flags & MAP_FIXED_NOREPLACE) == MAP_FIXED_NOREPLACE;
   const bool replaces = (flags & MAP_FIXED) != 0 && !is_careful && end > begin;
-  bool is_refused = false;
-  void* got = MAP_FAILED;
-  const ChosenPlaces& own = places_of(instance);
-  {
-    ChosenRanges& ranges = chosen_ranges();
-    const std::lock_guard lock(ranges.mutex);
-    std::optional<Replacement> replacement;
-    if (replaces) replacement.emplace(instance, begin, end);
-    is_refused = replacement && replacement->is_refused();
-    if (!is_refused) got = ::mmap64(address, bytes, protection, flags, descriptor, offset);
-    if (got == address && end > begin) {
-      if (!replacement || replacement->was_free()) ranges.take(begin, end, own.owner);
-      if (replacement) replacement->done();
-    }
-  }
-  if (is_refused) refuse_place(instance, "mmap(MAP_FIXED)", begin, end);
+  void* const got = put_at(instance, "mmap(MAP_FIXED)", begin, end, replaces,
+                           [=] { return ::mmap64(address, bytes, protection, flags, descriptor, offset); });
   if (is_careful && got == MAP_FAILED && errno_now() == EEXIST)
     warn_of_place(instance, "mmap(MAP_FIXED_NOREPLACE)", begin, end);
   return got;
@@ -288,14 +299,6 @@ int own_munmap(Instance& instance, void* address, std::size_t bytes) {
     low = next;
   }
   return 0;
-}
-
-bool is_of_another(Instance& instance, const void* address, std::size_t bytes) noexcept {
-  ChosenRanges& ranges = chosen_ranges();
-  if (ranges.count() == 0) return false;
-  const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  const std::lock_guard lock(ranges.mutex);
-  return ranges.is_of_another(begin, begin + bytes, instance.libc().number);
 }
 
 int own_mprotect(Instance& instance, void* address, std::size_t bytes, int protection) {
@@ -355,26 +358,12 @@ void* own_shmat(Instance& instance, int segment, const void* address, int flags)
   auto begin = reinterpret_cast<std::uintptr_t>(address);
   if ((flags & SHM_RND) != 0) begin -= begin % page_bytes();
   const std::uintptr_t end = page_up(begin + about.shm_segsz, page_bytes());
-  const bool replaces = (flags & SHM_REMAP) != 0;
-  bool is_refused = false;
-  void* got = MAP_FAILED;
-  {
-    ChosenPlaces& own = places_of(instance);
-    ChosenRanges& ranges = chosen_ranges();
-    const std::lock_guard lock(ranges.mutex);
-    std::optional<Replacement> replacement;
-    if (replaces) replacement.emplace(instance, begin, end);
-    is_refused = replacement && replacement->is_refused();
-    if (!is_refused) got = ::shmat(segment, address, flags);
-    if (got != MAP_FAILED) {
-      if (!replacement || replacement->was_free()) {
-        own.attached.insert_or_assign(got, end - begin);
-        ranges.take(begin, end, own.owner);
-      }
-      if (replacement) replacement->done();
-    }
-  }
-  if (is_refused) refuse_place(instance, "shmat(SHM_REMAP)", begin, end);
+  ChosenPlaces& own = places_of(instance);
+  void* const got = put_at(instance, "shmat(SHM_REMAP)", begin, end, (flags & SHM_REMAP) != 0, [&] {
+    void* const attached = ::shmat(segment, address, flags);
+    if (attached != MAP_FAILED) own.attached.insert_or_assign(attached, end - begin);
+    return attached;
+  });
   if (got == MAP_FAILED && errno_now() == EINVAL) warn_of_place(instance, "shmat", begin, end);
   return got;
 }

@@ -190,16 +190,16 @@ int refuse_change(Instance& instance, std::string_view call) {
 
 /// Calls of which libc has no function that is bound: what opens a descriptor.
 bool opens_descriptor(long number) noexcept {
-  constexpr std::array opening{SYS_openat2,      SYS_eventfd,        SYS_epoll_create,   SYS_inotify_init,
-                               SYS_pidfd_open,   SYS_pidfd_getfd,    SYS_userfaultfd,    SYS_perf_event_open,
-                               SYS_memfd_create, SYS_timerfd_create, SYS_io_uring_setup, SYS_open_by_handle_at};
+  constexpr std::array opening{SYS_openat2,        SYS_eventfd,          SYS_epoll_create, SYS_inotify_init,
+                               SYS_pidfd_open,     SYS_pidfd_getfd,      SYS_userfaultfd,  SYS_perf_event_open,
+                               SYS_io_uring_setup, SYS_open_by_handle_at};
   return std::ranges::find(opening, number) != opening.end();
 }
 
 /// And what begins with one.
 bool takes_descriptor(long number) noexcept {
-  constexpr std::array taking{SYS_preadv, SYS_pwritev,    SYS_preadv2,    SYS_pwritev2, SYS_fallocate, SYS_openat2,
-                              SYS_statx,  SYS_getdents64, SYS_newfstatat, SYS_fchmod,   SYS_fchown,    SYS_fstatfs};
+  constexpr std::array taking{SYS_preadv,  SYS_pwritev, SYS_preadv2,    SYS_pwritev2,   SYS_fallocate,
+                              SYS_openat2, SYS_statx,   SYS_getdents64, SYS_newfstatat, SYS_fstatfs};
   return std::ranges::find(taking, number) != taking.end();
 }
 

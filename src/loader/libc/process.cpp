@@ -321,28 +321,29 @@ std::string shell_preparation(Instance& instance, const posix_spawnattr_t* given
   return commands;
 }
 
+/// A child of the program. Returns 0 or errno.
+int spawn(Instance& instance, pid_t& child, const char* path, const posix_spawn_file_actions_t* actions,
+          const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
+  const int error = ::posix_spawn(&child, path, actions, Attributes(instance, given).get(), arguments, environment);
+  if (error == 0) give_limits(instance, child);
+  return error;
+}
+
 /// posix_spawn() of a file that is there. Where that needs a shell to prepare it, one becomes it; but not where its
 /// first argument is another name than the file's, which would be lost.
 int start_child(Instance& instance, pid_t& child, const char* path, const posix_spawn_file_actions_t* actions,
                 const posix_spawnattr_t* given, char* const* arguments, char* const* environment) {
-  const Attributes attributes(instance, given);
   const auto name_of = [](std::string_view name) { return name.substr(name.rfind('/') + 1); };
   std::string commands = shell_preparation(instance, given);
   const bool has_name = arguments != nullptr && arguments[0] != nullptr && name_of(arguments[0]) == name_of(path);
-  int error = 0;
-  if (commands.empty() || !has_name || *path == '\0' || ::access(path, X_OK) != 0) {
-    error = ::posix_spawn(&child, path, actions, attributes.get(), arguments, environment);
-    if (error == 0) give_limits(instance, child);
-    return error;
-  }
+  if (commands.empty() || !has_name || *path == '\0' || ::access(path, X_OK) != 0)
+    return spawn(instance, child, path, actions, given, arguments, environment);
   commands += "exec \"$0\" \"$@\"";
   std::string file = std::strchr(path, '/') != nullptr ? path : std::string("./") + path;
   std::vector<char*> words{const_cast<char*>("sh"), const_cast<char*>("-c"), commands.data(), file.data()};
   for (char* const* each = arguments + 1; *each != nullptr; ++each) words.push_back(*each);
   words.push_back(nullptr);
-  error = ::posix_spawn(&child, "/bin/sh", actions, attributes.get(), words.data(), environment);
-  if (error == 0) give_limits(instance, child);
-  return error;
+  return spawn(instance, child, "/bin/sh", actions, given, words.data(), environment);
 }
 
 class FileActions {
@@ -465,10 +466,8 @@ int spawn_shell(Instance& instance, const char* command, const FileActions& acti
                                  nullptr};
   std::array<char*, 1> nothing{nullptr};
   char** environment = *instance.libc().environ;
-  const int error = ::posix_spawn(&child, "/bin/sh", actions.get(), Attributes(instance, nullptr).get(),
-                                  arguments.data(), environment != nullptr ? environment : nothing.data());
-  if (error == 0) give_limits(instance, child);
-  return error;
+  return spawn(instance, child, "/bin/sh", actions.get(), nullptr, arguments.data(),
+               environment != nullptr ? environment : nothing.data());
 }
 
 // One look: the child that ended (or what `options` ask for), 0, or the negative error.
