@@ -73,18 +73,11 @@ class Server {
   Server(Channel& channel, const Interface& interface, const grpc_server_function_np* functions)
       : channel_(channel), functions_(functions), signatures_(functions_of(interface)) {}
 
-  void greet(const std::string& idl) {
-    Greeting greeting{.idl_bytes = static_cast<std::uint32_t>(idl.size())};
-    std::array parts{iovec{.iov_base = &greeting, .iov_len = sizeof greeting},
-                     iovec{.iov_base = const_cast<char*>(idl.data()), .iov_len = idl.size()}};
-    // A client that gets it knows that descriptors come through.
-    const os::UniqueFd proof(::memfd_create("aplib-gridrpc", MFD_CLOEXEC));
-    channel_.send(parts, proof.get());
-  }
-
   /// Until the client closes the channel.
-  void serve() {
+  void serve(const std::string& idl) {
+    // Before the greeting: a client tries no further process where the first could not be made ready for calls.
     os::quiet_thread("aplib-gridrpc", [reader = channel_.reader(), busy = busy_] { watch(reader, busy); }).detach();
+    greet(idl);
     try {
       for (;;) {
         CallHead head;
@@ -96,6 +89,15 @@ class Server {
   }
 
  private:
+  void greet(const std::string& idl) {
+    Greeting greeting{.idl_bytes = static_cast<std::uint32_t>(idl.size())};
+    std::array parts{iovec{.iov_base = &greeting, .iov_len = sizeof greeting},
+                     iovec{.iov_base = const_cast<char*>(idl.data()), .iov_len = idl.size()}};
+    // A client that gets it knows that descriptors come through.
+    const os::UniqueFd proof(::memfd_create("aplib-gridrpc", MFD_CLOEXEC));
+    channel_.send(parts, proof.get());
+  }
+
   /// A client that is gone wants no results: a call that runs ends with all that it has started.
   static void watch(int reader, const std::shared_ptr<std::atomic<bool>>& busy) {
     pollfd end{.fd = reader, .events = POLLRDHUP, .revents = 0};
@@ -198,8 +200,7 @@ extern "C" int grpc_server_main_np(int argc, char** argv, const char* idl, const
     const std::unique_ptr<Channel> channel = take_standard_input();
     if (!channel) return explain(program);
     Server server(*channel, interface, functions);
-    server.greet(text);
-    server.serve();
+    server.serve(text);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", program, error.what());
