@@ -56,6 +56,10 @@ class JournaledFarm : public testing::TestWithParam<Where> {
   std::filesystem::path folder_;
 };
 
+/// Threads run none.
+class CopiesOfJournaledTasks : public JournaledFarm {};
+
+INSTANTIATE_TEST_SUITE_P(, CopiesOfJournaledTasks, testing::Values(Where::processes));
 INSTANTIATE_TEST_SUITE_P(, JournaledFarm, testing::Values(Where::threads, Where::processes),
                          [](const auto& info) { return info.param == Where::threads ? "threads" : "processes"; });
 
@@ -66,8 +70,7 @@ TEST_P(JournaledFarm, RunsEachTaskOnce) {
   EXPECT_EQ(run_count(), 80U);
 }
 
-TEST_P(JournaledFarm, KeepsOneResultOfATaskThatRanTwice) {
-  if (GetParam() == Where::threads) GTEST_SKIP() << "threads run no copies";
+TEST_P(CopiesOfJournaledTasks, GiveOneResult) {
   const auto late = [](const std::string& file, std::uintmax_t until) {
     std::ofstream(file, std::ios::app) << '.';
     while (std::filesystem::file_size(file) < until) ::usleep(1000);
