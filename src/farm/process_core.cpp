@@ -11,8 +11,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -46,10 +48,9 @@ constexpr Time without_first_worker = std::chrono::seconds(5);
 
 Time steady_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-/// One task, in a worker.
-void run_task(const RunTask& task, Bytes& out) {
+/// One task, in a worker. `result`: what it gives; the answer is good as long as that is.
+RunEnded run_task(const RunTask& task, Bytes& result) {
   RunEnded ended{.number = task.number};
-  Bytes result;
   const Time begun = steady_now();
   try {
     const Stub stub = stub_at(task.function);
@@ -66,30 +67,107 @@ void run_task(const RunTask& task, Bytes& out) {
   }
   ended.nanoseconds = static_cast<std::uint64_t>((steady_now() - begun).count());
   ended.result = result;
-  append_message(out, ended);
+  return ended;
 }
 
 WorkerHello own_hello() { return {.version = version, .functions = stubs_digest()}; }
 
-/// What a worker does until its farm is gone. `out`: what it says first.
-void serve(WorkerStreams channel, Bytes out) {
+/// What a worker has to say. Results of short tasks go together; none waits for the end of a long one.
+class Results {
+ public:
+  Results(int channel, Bytes first) : channel_(channel), out_(std::move(first)) {}
+  ~Results() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_one();
+    if (sender_.joinable()) sender_.join();
+  }
+  Results(const Results&) = delete;
+  Results& operator=(const Results&) = delete;
+
+  /// False: the farm is gone.
+  [[nodiscard]] bool add(const RunEnded& ended) {
+    const std::lock_guard lock(mutex_);
+    append_message(out_, ended);
+    printed_ = false;
+    return steady_now() - sent_ < results_kept || flush();
+  }
+  [[nodiscard]] bool send() {
+    const std::lock_guard lock(mutex_);
+    return flush();
+  }
+  /// Before another task runs: what has not left goes within `results_kept`, however long that task takes.
+  [[nodiscard]] bool send_soon() {
+    const std::lock_guard lock(mutex_);
+    if (out_.empty()) return true;
+    std::fflush(nullptr);  // on this thread, because the task may hold a lock of stdio
+    printed_ = true;
+    if (!sender_.joinable()) {
+      try {
+        sender_ = os::quiet_thread("aplib-results", [this] { send_late(); });
+      } catch (const std::exception&) {  // no thread: at once
+        return flush();
+      }
+    }
+    if (std::exchange(waits_, false)) changed_.notify_one();
+    return true;
+  }
+
+ private:
+  /// The lock is held.
+  bool flush() {
+    sent_ = steady_now();
+    if (out_.empty()) return true;
+    std::fflush(nullptr);
+    return write();
+  }
+  bool write() {
+    const bool good = os::write_all(channel_, {reinterpret_cast<const char*>(out_.data()), out_.size()});
+    out_.clear();
+    return good;
+  }
+
+  /// A thread. While results keep coming it looks once in `results_kept`, and is told nothing.
+  void send_late() {
+    std::unique_lock lock(mutex_);
+    while (!over_) {
+      if (out_.empty()) {
+        waits_ = true;
+        changed_.wait(lock, [&] { return over_ || !waits_; });
+      } else if (!printed_ || steady_now() < sent_ + results_kept) {
+        changed_.wait_for(lock, results_kept, [&] { return over_; });
+      } else {
+        sent_ = steady_now();
+        static_cast<void>(write());  // that the farm is gone is seen by the next to write
+      }
+    }
+  }
+
+  const int channel_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Bytes out_;
+  Time sent_ = steady_now();
+  bool printed_ = false;  // what the tasks of out_ have written by stdio has left
+  bool waits_ = false;    // send_late(), until there is something
+  bool over_ = false;
+  std::thread sender_;
+};
+
+/// What a worker does until its farm is gone. `first`: what it says first.
+void serve(WorkerStreams channel, Bytes first) {
   is_worker = true;
   MessageStream stream;
   Bytes bytes(std::size_t{256} << 10);
-  Time sent = steady_now();
-  const auto flush = [&] {
-    std::fflush(nullptr);
-    const bool good = os::write_all(channel.out, {reinterpret_cast<const char*>(out.data()), out.size()});
-    out.clear();
-    sent = steady_now();
-    return good;
-  };
+  Results results(channel.out, std::move(first));
   for (;;) {
     while (const auto task = stream.next<RunTask>()) {
-      run_task(*task, out);
-      if (steady_now() - sent >= results_kept && !flush()) return;
+      Bytes result;
+      if (!results.send_soon() || !results.add(run_task(*task, result))) return;
     }
-    if (stream.bad() || (!out.empty() && !flush())) return;
+    if (stream.bad() || !results.send()) return;
     const ssize_t count = ::read(channel.in, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return;

@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -292,6 +295,43 @@ TEST(ProcessFarm, SurvivesTasksThatKillTheirWorkers) {
       ASSERT_EQ(all[i].get(), i);
     }
   }
+}
+
+TEST(ProcessFarm, NoResultWaitsForALongTaskAfterIt) {
+  std::string name = (std::filesystem::temp_directory_path() / "aplib-farm-XXXXXX").string();
+  const std::filesystem::path folder = ::mkdtemp(name.data());
+  const std::string go = folder / "go";
+  Options options = in_processes(1);
+  options.copies = false;
+  for (int round = 0; round < 5; ++round) {
+    Farm farm(options);
+    // They take long enough to stand in line, so that some of them and the long one go to the worker together.
+    const auto submit_short_ones = [&farm] {
+      std::vector<Future<void>> all;
+      for (int i = 0; i < 2000; ++i) {
+        all.push_back(farm.submit([] {
+          const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(20);
+          while (std::chrono::steady_clock::now() < end) {
+          }
+        }));
+      }
+      return all;
+    };
+    const auto before = submit_short_ones();
+    const auto is_long = farm.submit(
+        [](const std::string& file) {
+          while (!std::filesystem::exists(file)) ::usleep(1000);
+        },
+        go);
+    const auto behind = submit_short_ones();
+    for (const auto& each : before) each.get();  // hangs, if one is kept
+    EXPECT_FALSE(is_long.ready());
+    std::ofstream(go).close();
+    is_long.get();
+    for (const auto& each : behind) each.get();
+    std::filesystem::remove(go);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ProcessFarm, EndsWhatRunsTooLong) {
