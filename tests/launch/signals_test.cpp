@@ -78,6 +78,73 @@ TEST_F(SignalsFromOutside, ReachTheProgramsThatAllHandleThem) {
   }
 }
 
+// As programs do that have a thread for signals, or a loop of events.
+TEST_F(SignalsFromOutside, ReachWhoWaitsForThem) {
+  const std::string program = folder_.compile("waiting", R"C(
+    #include <poll.h>
+    #include <pthread.h>
+    #include <signal.h>
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/signalfd.h>
+    #include <time.h>
+    #include <unistd.h>
+    static sigset_t set;
+    static const char* cell;
+    static void* wait_for_it(void* how) {
+      const struct timespec none = {0};
+      int signal = sigtimedwait(&set, NULL, &none);
+      const int file = signalfd(-1, &set, SFD_CLOEXEC);
+      printf("cell %s begins\n", cell);
+      fflush(stdout);
+      if (strcmp(how, "signalfd") == 0) {
+        struct pollfd one = {file, POLLIN, 0};
+        struct signalfd_siginfo info;
+        while (poll(&one, 1, -1) != 1) {}
+        if (read(file, &info, sizeof info) == sizeof info) signal = (int)info.ssi_signo;
+      } else if (strcmp(how, "sigpending") == 0) {
+        sigset_t came;
+        close(file);
+        do { usleep(1000); sigpending(&came); } while (!sigismember(&came, SIGUSR1) && !sigismember(&came, SIGTERM));
+        sigwait(&set, &signal);
+      } else {
+        close(file);
+        sigwait(&set, &signal);
+      }
+      printf("cell %s: signal %d\n", cell, signal);
+      return NULL;
+    }
+    int main(int argc, char** argv) {
+      pthread_t thread;
+      cell = argv[1];
+      sigemptyset(&set);
+      sigaddset(&set, SIGUSR1);
+      sigaddset(&set, SIGTERM);
+      pthread_sigmask(SIG_BLOCK, &set, NULL);
+      if (strcmp(argv[2], "main") == 0) return wait_for_it("") != NULL;
+      pthread_create(&thread, NULL, wait_for_it, argv[2]);
+      return pthread_join(thread, NULL);
+    })C");
+  for (const Strings& way : ways()) {
+    for (const int number : {SIGUSR1, SIGTERM}) {
+      for (const char* how : {"main", "thread", "signalfd", "sigpending"}) {
+        SCOPED_TRACE(way[0] + " " + how + " " + std::to_string(number));
+        Strings words = way;
+        words.insert(words.begin(), APRUN_PROGRAM);
+        for (const char* word : {"--expand", program.c_str(), "{cid}", how}) words.emplace_back(word);
+        Process process({.arguments = words});
+        await_begin(process);
+        process.signal(number);
+        const Ended ended = process.wait();
+        EXPECT_EQ(ended.status, 0) << ended.error;
+        EXPECT_EQ(ended.error, "");
+        for (const char* each : {"cell 0", "cell 1"})
+          EXPECT_TRUE(contains(ended.out, each + (": signal " + std::to_string(number)))) << ended.out;
+      }
+    }
+  }
+}
+
 TEST_F(SignalsFromOutside, EndTheRunWhereOneDoesNot) {
   for (const Strings& way : ways()) {
     for (const int number : {SIGUSR1, SIGTERM}) {

@@ -695,6 +695,7 @@ void take_into_files(SignalTable& table) {
 int bound_signalfd(int descriptor, const sigset_t* signals, int flags) {
   Instance* const instance = calling(__builtin_return_address(0));
   if (instance == nullptr) return ::signalfd(descriptor, signals, flags);
+  note_awaited_signals(*instance, *signals);
   const pid_t owner = pid_of(*instance);
   struct stat64 status {};
   if (descriptor != -1) {
@@ -787,7 +788,7 @@ bool wait_until(Instance& instance, const char* function, std::optional<Clock::t
     if (arrived()) return true;  // from a child that has just ended
     instance.services().warn(fmt::format(
         "{}() waits for a signal that only another task, thread or child of the program can send (raise, or "
-        "kill of its own process): from outside, handlers alone get some",
+        "kill of its own process): from outside, only SIGUSR1, SIGUSR2 and SIGTERM come",
         function));
   }
   // There is nothing that could wake it: raise() of another flow leaves only a mark.
@@ -806,6 +807,7 @@ bool wait_until(Instance& instance, const char* function, std::optional<Clock::t
 std::optional<Sent> wait_for_one_of(Instance& instance, const char* function, const sigset_t& set,
                                     std::optional<Clock::time_point> deadline) {
   std::optional<Sent> found;
+  note_awaited_signals(instance, set);
   const auto is_in = [&set](const SignalTable&, int signal) { return sigismember(&set, signal) == 1; };
   wait_until(instance, function, deadline, [&] { return (found = take_pending(instance, is_in)).has_value(); });
   return found;
@@ -826,6 +828,9 @@ int bound_sigprocmask(Instance& instance, int how, const sigset_t* set, sigset_t
 }
 
 int bound_sigpending(Instance& instance, sigset_t* set) {
+  sigset_t blocked;
+  change_signal_mask(instance, SIG_BLOCK, nullptr, &blocked);
+  note_awaited_signals(instance, blocked);
   *set = pending_signals(instance);
   return 0;
 }

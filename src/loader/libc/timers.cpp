@@ -95,7 +95,7 @@ struct TimerState {
   Time retry{};                           ///< Its thread is stopped again then, if the signal still waits.
   nanoseconds pause{0};                   ///< 0: none waits.
   nanoseconds computed{0};                ///< By its thread, when that was looked at last.
-  std::atomic<std::uint64_t> outside{0};  ///< Signals from outside that the program handles: 1 << each.
+  std::atomic<std::uint64_t> outside{0};  ///< Signals from outside that the program handles: 1 << each; of_queues.
 
   template <class Each>
   void for_each(Each each) {
@@ -106,6 +106,9 @@ struct TimerState {
 };
 
 namespace {
+
+/// Beside the signals of TimerState::outside: one may come from mq_notify().
+constexpr std::uint64_t of_queues = 1;
 
 constexpr nanoseconds sample = milliseconds(1);
 constexpr nanoseconds first_retry = microseconds(200);
@@ -441,6 +444,7 @@ int own_mq_notify(Instance& instance, mqd_t queue, const sigevent* event) {
   Timer timer;
   timer.code = SI_MESGQ;
   if (!set_event(state, timer, *event)) return -1;
+  if (timer.call.function == nullptr) state.outside.fetch_or(of_queues);
   sigevent ours{};
   ours.sigev_notify = SIGEV_THREAD;
   ours.sigev_notify_function = report_message;
@@ -642,12 +646,17 @@ bool remind_of_signals(Instance& instance) {
   return clockwork().stir();
 }
 
+constexpr std::array from_outside{SIGUSR1, SIGUSR2, SIGTERM};
 void note_outside_signal(Instance& instance, int signal, bool handles) {
-  const bool may_come = signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGTERM;
-  if (!may_come || (!handles && !has_timers(instance))) return;
+  if (std::ranges::find(from_outside, signal) == from_outside.end() || (!handles && !has_timers(instance))) return;
   std::atomic<std::uint64_t>& outside = timers_of(instance).outside;
   const std::uint64_t bit = std::uint64_t{1} << static_cast<unsigned>(signal);
   handles ? outside.fetch_or(bit) : outside.fetch_and(~bit);
+}
+
+void note_awaited_signals(Instance& instance, const sigset_t& set) {
+  for (const int signal : from_outside)
+    if (sigismember(&set, signal) == 1) note_outside_signal(instance, signal, true);
 }
 
 bool takes_outside_signals(Instance& instance) noexcept {

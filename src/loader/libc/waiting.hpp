@@ -57,7 +57,9 @@ Instance* sharing_flow(Instance& instance) noexcept;
 /// The program handles the signal, or ignores it; or does not any more. Those that batch systems send before the end
 /// count: SIGUSR1, SIGUSR2, SIGTERM.
 void note_outside_signal(Instance& instance, int signal, bool handles);
-/// The program handles such a one, and others than its timers may so send it some.
+/// The program waits for signals of `set`, or looks for them: it takes those of the three as if it had handlers.
+void note_awaited_signals(Instance& instance, const sigset_t& set);
+/// The program handles such a one, or has asked mq_notify() for one: others than its timers may send it some.
 bool takes_outside_signals(Instance& instance) noexcept;
 
 /// It has had timers, perhaps (timers.cpp).

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Handlers of signals that a program sends itself, and of faults of its own instructions, belong to its instance.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <mqueue.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
+#include <thread>
 
 #include "compile.hpp"
 #include "journal.hpp"
@@ -405,6 +411,47 @@ TEST_F(Signals, AQueueOfMessagesTellsItsProgram) {
   const JournalRun run = run_journal(program);
   if (run.ran.outcome.status == 77) GTEST_SKIP() << "needs mqueue";
   EXPECT_EQ(run.ran.outcome.status, 0);
+}
+
+TEST_F(Signals, AQueueOfMessagesEndsASleep) {
+  const std::string name = "/aplib-sleep-" + std::to_string(::getpid());
+  mq_attr attributes{};
+  attributes.mq_maxmsg = 1;
+  attributes.mq_msgsize = 8;
+  const mqd_t queue = ::mq_open(name.c_str(), O_RDWR | O_CREAT | O_NONBLOCK, 0600, &attributes);
+  if (queue == -1) GTEST_SKIP() << "needs mqueue";
+  const auto program = c(R"(
+    #include <fcntl.h>
+    #include <mqueue.h>
+    #include <string.h>
+    static mqd_t queue;
+    static struct sigevent event;
+    static volatile int told;
+    static void handler(int signal) {
+      char text[8];
+      told = 1;
+      while (mq_receive(queue, text, 8, NULL) > 0) {}
+      mq_notify(queue, &event);
+    }
+    int main(int n, char** a) {
+      signal(SIGHUP, handler);
+      queue = mq_open(")" +
+                         name + R"(", O_RDWR | O_NONBLOCK);
+      event.sigev_notify = SIGEV_SIGNAL;
+      event.sigev_signo = SIGHUP;
+      if (mq_notify(queue, &event) != 0) return 1;
+      while (!told) sleep(600);  // the next message ends it where the first came before
+      return mq_close(queue);
+    })");
+  std::atomic<bool> over = false;
+  std::thread sender([&] {
+    for (; !over; ::usleep(10'000)) ::mq_send(queue, "x", 1, 0);
+  });
+  EXPECT_EQ(run_journal(program).ran.outcome.status, 0);
+  over = true;
+  sender.join();
+  ::mq_close(queue);
+  ::mq_unlink(name.c_str());
 }
 
 constexpr const char* catcher = R"(
