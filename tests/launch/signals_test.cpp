@@ -93,22 +93,21 @@ TEST_F(SignalsFromOutside, ReachWhoWaitsForThem) {
     static const char* cell;
     static void* wait_for_it(void* how) {
       const struct timespec none = {0};
-      int signal = sigtimedwait(&set, NULL, &none);
-      const int file = signalfd(-1, &set, SFD_CLOEXEC);
+      const int reads = strcmp(how, "signalfd") == 0;
+      const int file = reads ? signalfd(-1, &set, SFD_CLOEXEC) : -1;
+      int signal = reads ? 0 : sigtimedwait(&set, NULL, &none);
       printf("cell %s begins\n", cell);
       fflush(stdout);
-      if (strcmp(how, "signalfd") == 0) {
+      if (reads) {
         struct pollfd one = {file, POLLIN, 0};
         struct signalfd_siginfo info;
         while (poll(&one, 1, -1) != 1) {}
         if (read(file, &info, sizeof info) == sizeof info) signal = (int)info.ssi_signo;
       } else if (strcmp(how, "sigpending") == 0) {
         sigset_t came;
-        close(file);
         do { usleep(1000); sigpending(&came); } while (!sigismember(&came, SIGUSR1) && !sigismember(&came, SIGTERM));
         sigwait(&set, &signal);
       } else {
-        close(file);
         sigwait(&set, &signal);
       }
       printf("cell %s: signal %d\n", cell, signal);
