@@ -4,11 +4,15 @@
 // What a program takes for the global locale is a locale object that its threads use while it runs (context.hpp).
 // libc's conversions, localeconv and nl_langinfo follow by themselves. As long as a program keeps "C", nothing is
 // exchanged.
+//
+// Uselocale() of a thread that the program has made is libc's, for the thread is the program's alone. Tasks share the
+// threads that carry them, so theirs is kept here, for all tasks of the instance.
 #include <libintl.h>
 #include <locale.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <functional>
@@ -18,6 +22,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "loader/context.hpp"
 #include "loader/libc/bindings.hpp"
@@ -60,21 +65,27 @@ struct Catalogue {
 }  // namespace
 
 struct LocaleState {
-  Names names;                 ///< What setlocale() was told.
-  locale_t global = nullptr;   ///< The locale of those names; null: the process's.
-  locale_t chosen = nullptr;   ///< What the program gave to uselocale(); null: LC_GLOBAL_LOCALE.
-  lconv numbers{};             ///< localeconv
-  std::string message_domain;  ///< textdomain; empty: not told
+  std::mutex mutex;  ///< Locked while what follows up to `kept` is used: threads of the program may call at once.
+  Names names;       ///< What setlocale() was told.
+  /// The locale of those names. Changed in place, as libc changes its own: who uses it sees what another flow sets.
+  __locale_struct room{};
+  std::atomic<locale_t> global{nullptr};  ///< That one, once it was needed; null: the process's.
+  locale_t chosen = nullptr;              ///< What a task gave to uselocale(); null: LC_GLOBAL_LOCALE.
+  lconv numbers{};                        ///< localeconv
+  std::string message_domain;             ///< textdomain; empty: not told
   std::map<std::string, const Catalogue*, std::less<>> catalogues;  ///< bindtextdomain, by domain
   /// Texts that were returned: programs hold on to them.
   std::set<std::string> returned;
   /// By full name. A locale that was used once stays: a thread of the program may still use it, and programs like
   /// to go to and fro.
   std::map<std::string, locale_t> made;
+  /// Copies of what tasks have chosen, each once. The program may free its own while they are in use.
+  std::vector<locale_t> kept;
 
   LocaleState() { names.fill("C"); }
   ~LocaleState() {
     for (const auto& [name, locale] : made) freelocale(locale);
+    for (const locale_t locale : kept) freelocale(locale);
   }
   LocaleState(const LocaleState&) = delete;
   LocaleState& operator=(const LocaleState&) = delete;
@@ -163,11 +174,53 @@ locale_t find_or_make(LocaleState& own, const Names& names) {
   return fresh;
 }
 
-void use(Instance& instance, locale_t locale) {
+bool is_same(const __locale_struct& one, const __locale_struct& other) noexcept {
+  return std::ranges::all_of(categories, [&](const Category& category) {
+    return one.__locales[category.number] == other.__locales[category.number];  // the data are there once
+  });
+}
+
+/// The copy of `locale`, for as long as the instance lives; null and errno: there is no memory.
+locale_t find_or_keep(LocaleState& own, locale_t locale) {
+  const auto same = [&](locale_t each) { return is_same(*each, *locale); };
+  if (const auto found = std::ranges::find_if(own.kept, same); found != own.kept.end()) return *found;
+  own.kept.reserve(own.kept.size() + 1);
+  const locale_t copy = ::duplocale(locale);
+  if (copy != nullptr) own.kept.push_back(copy);
+  return copy;
+}
+
+/// What the calling thread, which the program has made, gave to uselocale(); null: LC_GLOBAL_LOCALE.
+constinit thread_local locale_t chosen_by_thread = nullptr;
+
+bool has_own_thread(const TaskContext* flow) noexcept { return flow != nullptr && flow->of_thread; }
+
+/// Has the calling flow use what it should. It may not: another one has called setlocale() for the first time.
+void use_own(const LibcState& state, const LocaleState& own) noexcept {
+  const TaskContext* const flow = here();
+  if (flow == nullptr) return;  // the thread serves other programs, too
+  locale_t wanted = state.thread_locale;
+  if (has_own_thread(flow)) wanted = chosen_by_thread != nullptr ? chosen_by_thread : own.global.load();
+  ::uselocale(wanted != nullptr ? wanted : LC_GLOBAL_LOCALE);
+}
+
+/// Has tasks use `locale`: the calling one now, others when they run next. A thread of the program calls it where they
+/// use the process's, and nowhere else: the switch must know what is loaded where they run now.
+void tasks_use(Instance& instance, locale_t locale) {
   LibcState& state = instance.libc();
   if (state.thread_locale == locale) return;
   state.thread_locale = locale;
   thread_state_changed(instance);  // fails for directories alone
+}
+
+/// False, errno set: there is no such locale.
+bool set_global(LocaleState& own, const Names& names) {
+  const locale_t found = find_or_make(own, names);
+  if (found == nullptr) return false;
+  own.names = names;
+  own.room = *found;
+  own.global = &own.room;  // and so it stays: those who have it loaded need not be told of "C"
+  return true;
 }
 
 const std::string& text_of(LocaleState& own, int category) {
@@ -183,6 +236,7 @@ char* change_locale(Instance& instance, int category, const char* name) {
     return nullptr;
   }
   LocaleState& own = locale_of(instance.libc());
+  const std::lock_guard lock(own.mutex);
   if (name != nullptr) {
     Names names = own.names;
     if (!change_names(instance.libc(), category, name, names)) {
@@ -190,16 +244,11 @@ char* change_locale(Instance& instance, int category, const char* name) {
       return nullptr;
     }
     if (names != own.names) {
-      locale_t global = nullptr;
-      if (full_name(names) != "C" || !process_uses_c()) {
-        global = find_or_make(own, names);
-        if (global == nullptr) return nullptr;
-      }
-      own.names = names;
-      own.global = global;
-      if (own.chosen == nullptr) use(instance, global);
+      if (!set_global(own, names)) return nullptr;
+      if (own.chosen == nullptr) tasks_use(instance, own.global);
     }
   }
+  use_own(instance.libc(), own);
   return const_cast<char*>(text_of(own, category).c_str());
 }
 
@@ -214,20 +263,45 @@ char* own_setlocale(Instance& instance, int category, const char* name) {
   }
 }
 
+/// `locale` null: LC_GLOBAL_LOCALE. False, errno set: there is no memory.
+bool choose_for_tasks(Instance& instance, LocaleState& own, locale_t locale) try {
+  const std::lock_guard lock(own.mutex);
+  const locale_t used = locale != nullptr ? find_or_keep(own, locale) : own.global.load();
+  if (used == nullptr && locale != nullptr) return false;
+  own.chosen = locale;
+  tasks_use(instance, used);
+  return true;
+} catch (const std::bad_alloc&) {
+  errno = ENOMEM;
+  return false;
+}
+
 locale_t own_uselocale(Instance& instance, locale_t locale) {
+  const TaskContext* const flow = here();
+  if (flow == nullptr) return ::uselocale(locale);
   LocaleState& own = locale_of(instance.libc());
-  const locale_t before = own.chosen != nullptr ? own.chosen : LC_GLOBAL_LOCALE;
+  const locale_t before = has_own_thread(flow) ? chosen_by_thread : own.chosen;
   if (locale != nullptr) {
-    own.chosen = locale != LC_GLOBAL_LOCALE ? locale : nullptr;
-    use(instance, own.chosen != nullptr ? own.chosen : own.global);
+    const locale_t chosen = locale != LC_GLOBAL_LOCALE ? locale : nullptr;
+    if (has_own_thread(flow)) {
+      chosen_by_thread = chosen;
+    } else if (!choose_for_tasks(instance, own, chosen)) {
+      return nullptr;
+    }
   }
-  return before;
+  use_own(instance.libc(), own);
+  return before != nullptr ? before : LC_GLOBAL_LOCALE;
+}
+
+std::string global_name(LocaleState& own) {
+  const std::lock_guard lock(own.mutex);
+  return full_name(own.names);
 }
 
 locale_t own_duplocale(locale_t locale) {
   LibcState* state = state_of(__builtin_return_address(0));
   if (state == nullptr || locale != LC_GLOBAL_LOCALE) return ::duplocale(locale);
-  return ::newlocale(LC_ALL_MASK, full_name(locale_of(*state).names).c_str(), nullptr);
+  return ::newlocale(LC_ALL_MASK, global_name(locale_of(*state)).c_str(), nullptr);
 }
 
 locale_t own_newlocale(int mask, const char* name, locale_t base) {
@@ -241,7 +315,9 @@ locale_t own_newlocale(int mask, const char* name, locale_t base) {
 lconv* own_localeconv(LibcState& state) {
   static std::mutex filling;  // libc fills one structure for the process
   const std::lock_guard lock(filling);
-  lconv& numbers = locale_of(state).numbers;
+  LocaleState& own = locale_of(state);
+  use_own(state, own);
+  lconv& numbers = own.numbers;
   numbers = *::localeconv();
   return &numbers;
 }
@@ -330,8 +406,7 @@ char* own_dcngettext(const char* domain, const char* one, const char* many, unsi
 void start_locale(Instance& instance) {
   if (process_uses_c()) return;  // where every program starts
   LocaleState& own = locale_of(instance.libc());
-  own.global = find_or_make(own, own.names);
-  instance.libc().thread_locale = own.global;
+  if (set_global(own, own.names)) instance.libc().thread_locale = own.global;
 }
 
 std::span<const Binding> locale_bindings() {

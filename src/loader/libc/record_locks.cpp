@@ -2,8 +2,8 @@
 // Record locks (fcntl, lockf) and flock. The kernel's record locks belong to the process, so cells would never exclude
 // each other, and a database that two of them open would be spoiled without a word. Here they belong to the instance:
 // it opens each file that it locks once more, and the open-file-description locks of that descriptor exclude other
-// instances and the record locks of other processes alike. A flow that waits for a lock lets other tasks run, because
-// the holder may be on the same thread.
+// instances and the record locks of other processes alike. A flow that waits for a lock, of an open file (F_OFD_SETLKW,
+// flock), too, lets other tasks run, because the holder may be on the same thread.
 //
 // Not kept: EDEADLK (a circle of waiting programs waits). F_GETLK tells -1 for a lock of a cell of another process, as
 // the system does for such locks.
@@ -148,7 +148,10 @@ pid_t pid_of_owner(const RecordLocks& asking, const struct stat& status, const s
 int lock_record(Instance& instance, int descriptor, int command, struct flock& asked) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) return -1;
-  if (!S_ISREG(status.st_mode)) return ::fcntl(descriptor, command, &asked);
+  if (!S_ISREG(status.st_mode)) {
+    if (command != F_SETLKW) return ::fcntl(descriptor, command, &asked);
+    return wait_for(instance, [&] { return ::fcntl(descriptor, F_SETLK, &asked); });  // another process has it
+  }
   const int mode = ::fcntl(descriptor, F_GETFL) & O_ACCMODE;
   if (command != F_GETLK &&
       ((asked.l_type == F_RDLCK && mode == O_WRONLY) || (asked.l_type == F_WRLCK && mode == O_RDONLY)))
@@ -197,9 +200,17 @@ int own_fcntl(int descriptor, int command, ...) {
   }
   if (command == F_SETFL && (reinterpret_cast<std::uintptr_t>(argument) & O_ASYNC) != 0 && instance != nullptr)
     return refuse_async(*instance, "fcntl(F_SETFL, O_ASYNC)");
-  if (command != F_SETLK && command != F_SETLKW && command != F_GETLK) return ::fcntl(descriptor, command, argument);
   if (instance == nullptr || argument == nullptr) return ::fcntl(descriptor, command, argument);
-  return lock_record(*instance, descriptor, command, *static_cast<struct flock*>(argument));
+  switch (command) {
+    case F_SETLK:
+    case F_SETLKW:
+    case F_GETLK:
+      return lock_record(*instance, descriptor, command, *static_cast<struct flock*>(argument));
+    case F_OFD_SETLKW:  // belongs to the open file, as flock's do
+      return wait_for(*instance, [&] { return ::fcntl(descriptor, F_OFD_SETLK, argument); });
+    default:
+      return ::fcntl(descriptor, command, argument);
+  }
 }
 
 int own_lockf(int descriptor, int command, off_t length) {

@@ -169,52 +169,68 @@ class Silent : public OutputSink {
 
 class RecordLocksOfCells : public testing::TestWithParam<Shape> {
  protected:
+  /// All cells count in two files, one after the other. `lock` and `unlock` are what they do with the lock `l` of the
+  /// file `at`, which is the second one where `i` is odd.
+  void expect_turns(const std::string& lock, const std::string& unlock) {
+    const std::string program = shop.compile(R"C(
+      #include <fcntl.h>
+      #include <stdio.h>
+      #include <stdlib.h>
+      #include <string.h>
+      #include <sys/file.h>
+      #include <sys/syscall.h>
+      #include <unistd.h>
+      static int lock(int i, int at, struct flock* l) { return )C" +
+                                                 lock + R"C(; }
+      static int unlock(int i, int at, struct flock* l) { return )C" +
+                                                 unlock + R"C(; }
+      int main(int n, char** a) {
+        int files[] = {open(a[1], O_RDWR), open(a[2], O_RDWR)};
+        for (int i = 0; i < 20; ++i) {
+          char text[16] = "";
+          struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+          int at = files[i % 2];
+          if (lock(i, at, &l)) return 1;
+          pread(at, text, 15, 0);
+          usleep(10);
+          snprintf(text, sizeof text, "%-10d", atoi(text) + 1);
+          pwrite(at, text, 10, 0);
+          l.l_type = F_UNLCK;
+          if (unlock(i, at, &l)) return 2;
+        }
+        return 0;
+      })C",
+                                             {"-shared", "-O1", "-w", "-D_GNU_SOURCE"}, "p.so");
+    const std::string counter = shop.path("counter");
+    const std::string beside = shop.path("beside");
+    for (const std::string& each : {counter, beside}) std::ofstream(each) << "0         ";
+    Machine machine(options_of(GetParam()));
+    Silent sink;
+    ProgramRun what;
+    what.file = program;
+    what.arguments = {"program", counter, beside};
+    const Report report = run_program(machine, what, sink);
+    EXPECT_EQ(report.exit_status, 0) << report.reason;
+    const int cells = static_cast<int>(GetParam().cells.nx * GetParam().cells.ny);
+    for (const std::string& each : {counter, beside}) {
+      int count = 0;
+      std::ifstream(each) >> count;
+      EXPECT_EQ(count, 10 * cells) << each;
+    }
+  }
+
   Workshop shop;
 };
 
 // Cells on one thread wait for each other's locks, so a waiting cell must let the holder run.
 TEST_P(RecordLocksOfCells, WaitersGetTheirTurn) {
-  const std::string program = shop.compile(R"C(
-    #include <fcntl.h>
-    #include <stdio.h>
-    #include <stdlib.h>
-    #include <string.h>
-    #include <sys/file.h>
-    #include <unistd.h>
-    int main(int n, char** a) {
-      int fd = open(a[1], O_RDWR);
-      int beside = open(a[2], O_RDWR);
-      for (int i = 0; i < 20; ++i) {
-        char text[16] = "";
-        struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-        if (i % 2 ? flock(beside, LOCK_EX) : fcntl(fd, F_SETLKW, &l)) return 1;
-        int at = i % 2 ? beside : fd;
-        pread(at, text, 15, 0);
-        usleep(10);
-        snprintf(text, sizeof text, "%-10d", atoi(text) + 1);
-        pwrite(at, text, 10, 0);
-        l.l_type = F_UNLCK;
-        if (i % 2 ? flock(beside, LOCK_UN) : fcntl(fd, F_SETLK, &l)) return 2;
-      }
-      return 0;
-    })C",
-                                           {"-shared", "-O1", "-w", "-D_GNU_SOURCE"}, "p.so");
-  const std::string counter = shop.path("counter");
-  const std::string beside = shop.path("beside");
-  for (const std::string& each : {counter, beside}) std::ofstream(each) << "0         ";
-  Machine machine(options_of(GetParam()));
-  Silent sink;
-  ProgramRun what;
-  what.file = program;
-  what.arguments = {"program", counter, beside};
-  const Report report = run_program(machine, what, sink);
-  EXPECT_EQ(report.exit_status, 0) << report.reason;
-  const int cells = static_cast<int>(GetParam().cells.nx * GetParam().cells.ny);
-  for (const std::string& each : {counter, beside}) {
-    int count = 0;
-    std::ifstream(each) >> count;
-    EXPECT_EQ(count, 10 * cells) << each;
-  }
+  expect_turns("i % 2 ? flock(at, LOCK_EX) : fcntl(at, F_SETLKW, l)",
+               "i % 2 ? flock(at, LOCK_UN) : fcntl(at, F_SETLK, l)");
+}
+
+TEST_P(RecordLocksOfCells, WaitersForLocksOfOpenFilesGetTheirTurn) {
+  expect_turns("i % 2 ? syscall(SYS_fcntl, at, F_OFD_SETLKW, l) : fcntl(at, F_OFD_SETLKW, l)",
+               "fcntl(at, F_OFD_SETLK, l)");
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RecordLocksOfCells,

@@ -370,6 +370,62 @@ TEST_F(LibcState, TheLocaleIsTheProgramsOwn) {
   EXPECT_EQ(uselocale(nullptr), LC_GLOBAL_LOCALE) << "the thread is the process's again";
 }
 
+// The thread does its part of each step while main waits. Both say whether they have chosen a locale, and which they
+// use.
+TEST_F(LibcState, AThreadHasTheLocaleThatItChooses) {
+  const std::string source = R"C(
+    #include <langinfo.h>
+    #include <locale.h>
+    #include <pthread.h>
+    static pthread_barrier_t turn;
+    static pthread_t id;
+    static char of_thread[100];
+    static void show(char* text) {
+      snprintf(text, sizeof of_thread, "%s %s", uselocale(NULL) == LC_GLOBAL_LOCALE ? "global" : "chosen",
+              strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? "utf8" : "plain");
+    }
+    static void* work(void* unused) {
+      locale_t own = NULL;
+      for (int n = 0; n < 7; ++n) {
+        pthread_barrier_wait(&turn);
+        switch (n) {
+          case 1: own = newlocale(LC_ALL_MASK, "C.UTF-8", NULL); uselocale(own); break;
+          case 2: uselocale(LC_GLOBAL_LOCALE); freelocale(own); break;
+          case 3: own = newlocale(LC_ALL_MASK, "C", NULL); uselocale(own); break;
+          case 4: uselocale(LC_GLOBAL_LOCALE); freelocale(own); break;
+          case 6: setlocale(LC_ALL, "C.UTF-8"); break;
+        }
+        show(of_thread);
+        pthread_barrier_wait(&turn);
+      }
+      return NULL;
+    }
+    void step(int n) {
+      static locale_t own;
+      char of_main[100];
+      switch (n) {
+        case 0: pthread_barrier_init(&turn, NULL, 2); pthread_create(&id, NULL, work, NULL); break;
+        case 2: setlocale(LC_ALL, "C.UTF-8"); break;
+        case 4: own = newlocale(LC_ALL_MASK, "C", NULL); uselocale(own); break;
+        case 5: uselocale(LC_GLOBAL_LOCALE); freelocale(own); setlocale(LC_ALL, "C"); break;
+      }
+      pthread_barrier_wait(&turn);
+      pthread_barrier_wait(&turn);
+      show(of_main);
+      say("%s, %s\n", of_main, of_thread);
+      if (n == 6) pthread_join(id, NULL);
+    })C";
+  const std::string expected =
+      "global plain, global plain\n"
+      "global plain, chosen utf8\n"
+      "global utf8, global utf8\n"
+      "global utf8, chosen plain\n"
+      "chosen plain, global utf8\n"
+      "global plain, global plain\n"
+      "global utf8, global utf8\n";
+  for (const Side& side : by_turns(source, 7, {Side{}, Side{}})) EXPECT_EQ(side.said, expected);
+}
+
 TEST_F(LibcState, EachProgramHasTheTimeZoneOfItsEnvironment) {
   const std::string source = R"C(
     #include <time.h>
