@@ -855,10 +855,8 @@ int main(int argc, char** argv) {
   // It executes this program again, which a launcher of nodes saves itself. Reading what mpiexec is asked for has
   // effects, so it is read once.
   const bool is_mpiexec = !mpiexec_asked(argc, argv).empty();
-  if (is_mpiexec) {
-    settle(argv, Heap::of_cells);
-    take_stack_limit();
-  }
+  if (is_mpiexec) settle(argv, Heap::of_cells);
+  take_stack_limit();
   static_cast<void>(aplib::lend_thread_locals(aplib_thread_locals, sizeof aplib_thread_locals));
   open_standard_streams();
   end_by_signals();

@@ -48,7 +48,8 @@ void settle(char* const* argv, Heap heap) noexcept;
 void settle_beforehand(Heap heap) noexcept;
 
 /// The stacks of programs are as large as `ulimit -s` says where it says more than they usually are (`unlimited`: as
-/// large as they may be), unless APLIB_PROGRAM_STACK is set, or address space is limited. Call it after settle().
+/// large as they may be), unless APLIB_PROGRAM_STACK is set, or address space is limited. Call it before options are
+/// read from the environment. A process that settle() has executed again has what the first one has found.
 void take_stack_limit() noexcept;
 
 /// Raises the limit of open files as far as the system allows. The files of all cells belong to one process, and what a

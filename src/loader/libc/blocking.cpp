@@ -63,6 +63,7 @@ WaitClock::time_point deadline_at(clockid_t clock, const timespec& time) noexcep
 
 void let_others_run(Instance& instance, nanoseconds pause) noexcept {
   const os::CancellationDisabled uncancelled;
+  const ErrnoKept kept;
   bool stopped = false;
   try {
     if (pause.count() > 0) {
@@ -89,6 +90,7 @@ namespace {
 
 /// Of a thread that the program has made, which another one may interrupt.
 Waited sleep_alone(nanoseconds duration) {
+  const ErrnoKept kept;
   const unsigned long delivered = handlers_run(EndedBy::all);
   constexpr long second = 1'000'000'000;
   timespec rest{duration.count() / second, duration.count() % second};
@@ -102,6 +104,7 @@ Waited sleep_alone(nanoseconds duration) {
 
 Waited sleep_in_turn(Instance& instance, nanoseconds duration) {
   if (on_program_thread() && duration.count() > 0 && !next_timer(instance)) return sleep_alone(duration);
+  const ErrnoKept kept;
   const unsigned long delivered = handlers_run(EndedBy::all);
   const auto is_interrupted = [&] {
     deliver_pending_signals(instance);
@@ -160,16 +163,23 @@ bool never_blocks(int descriptor) noexcept {
   return flags < 0 || (flags & O_NONBLOCK) != 0;
 }
 
+/// When a call on a socket gives up.
+std::optional<WaitClock::time_point> deadline_of(int descriptor, short events) noexcept {
+  const ErrnoKept kept;
+  timeval limit{};
+  socklen_t bytes = sizeof limit;
+  const int option = (events & POLLIN) != 0 ? SO_RCVTIMEO : SO_SNDTIMEO;
+  const bool is_limited =
+      ::getsockopt(descriptor, SOL_SOCKET, option, &limit, &bytes) == 0 && (limit.tv_sec != 0 || limit.tv_usec != 0);
+  if (!is_limited) return std::nullopt;
+  return WaitClock::now() + seconds(limit.tv_sec) + microseconds(limit.tv_usec);
+}
+
 }  // namespace
 
 bool await_descriptor(Instance& instance, int descriptor, short events) {
   if (is_ready(descriptor, events) || never_blocks(descriptor)) return true;
-  std::optional<WaitClock::time_point> deadline;  // the call itself says that it is over
-  timeval limit{};
-  socklen_t bytes = sizeof limit;
-  if (::getsockopt(descriptor, SOL_SOCKET, (events & POLLIN) != 0 ? SO_RCVTIMEO : SO_SNDTIMEO, &limit, &bytes) == 0 &&
-      (limit.tv_sec != 0 || limit.tv_usec != 0))
-    deadline = WaitClock::now() + seconds(limit.tv_sec) + microseconds(limit.tv_usec);
+  const auto deadline = deadline_of(descriptor, events);  // the call itself says that it is over
   const EndedBy by = deadline ? EndedBy::all : EndedBy::without_restart;
   const Waited how = wait_in_turn(instance, deadline, by, [&] { return is_ready(descriptor, events); });
   if (how == Waited::interrupted) failed(EINTR);
@@ -618,6 +628,7 @@ ssize_t send_in_turn(Instance& instance, int descriptor, const void* bytes, std:
 namespace {
 
 bool is_socket(int descriptor) noexcept {
+  const ErrnoKept kept;
   int type = 0;
   socklen_t bytes = sizeof type;
   return ::getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0;

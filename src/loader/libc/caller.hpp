@@ -38,6 +38,18 @@ inline LibcState* state_of(const void* caller) noexcept {
 }
 [[gnu::noinline]] inline int errno_now() noexcept { return errno; }
 
+/// While it lives, the runtime does for others what the program's errno does not tell of.
+class ErrnoKept {
+ public:
+  ErrnoKept() noexcept : value_(errno_now()) {}
+  ~ErrnoKept() { failed(value_); }
+  ErrnoKept(const ErrnoKept&) = delete;
+  ErrnoKept& operator=(const ErrnoKept&) = delete;
+
+ private:
+  const int value_;
+};
+
 /// The same type whether or not libc declares the function nothrow.
 template <class Result, class... Args>
 using Function = Result (*)(Args...);

@@ -502,6 +502,7 @@ class ChildWait {
   /// Before another look, by which a child that has just ended is found.
   void pass() {
     using namespace std::chrono_literals;
+    const ErrnoKept kept;
     instance_.services().sleep(pause_);
     expire_timers(instance_);
     deliver_pending_signals(instance_);

@@ -797,6 +797,7 @@ bool wait_until(Instance& instance, const char* function, std::optional<Clock::t
   std::chrono::nanoseconds pause = first_look;
   while (!arrived()) {
     if (deadline && Clock::now() >= *deadline) return false;
+    const ErrnoKept kept;
     instance.services().sleep(pause);
     expire_timers(instance);
     pause = std::min<std::chrono::nanoseconds>(pause * 2, last_look);

@@ -270,6 +270,7 @@ int bound_thrd_sleep(Instance& instance, const timespec* time, timespec* rest) {
 
 /// libc declares these nothrow, so what stops the machine must not come out of them: the program is left by a jump.
 void yield_in(Instance& instance) noexcept {
+  const ErrnoKept kept;
   bool stopped = false;
   try {
     instance.services().yield();
