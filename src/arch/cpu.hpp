@@ -10,6 +10,8 @@
 //                     and seen by whoever sees what is written afterwards. REQUIRES: `to` begins a cache line.
 //   cycles()          a clock that costs next to nothing and counts some billions a second, of no known rate: it tells
 //                     whether a while has passed, and no more
+//   float_flags(), set_float_flags(flags)  what computing has signalled (fetestexcept(3)), as far as a jump does not
+//                     bring it along
 //   jump(to, data)    as Boost.Context's jump_fcontext(), for src/task alone, which is linked with it
 //   parked_words_before_entry  how many registers of a parked flow lie before the one that make_fcontext() leaves the
 //                              function to be run in; src/kernel/aplib_gdb.py has their names and order

@@ -239,11 +239,15 @@ const ProcessFiles& process_files() noexcept {
   return files;
 }
 
+/// Threads that are made from now on may share the files of one that exchanges them.
+std::atomic<bool> some_separate{false};
+
 /// Gives the calling thread a working directory and umask of its own. Returns 0 or errno.
 int separate_thread() noexcept {
   thread_local bool separated = false;
   if (separated) return 0;
   process_files();  // while this thread still shares the process's
+  some_separate.store(true);
   if (unshare(CLONE_FS) != 0) return errno;
   separated = true;
   return 0;
@@ -283,6 +287,11 @@ int thread_state_changed(Instance& instance) noexcept {
   if (has_files(&state)) load_files(&state);
   uselocale(state.thread_locale != nullptr ? state.thread_locale : LC_GLOBAL_LOCALE);
   return 0;
+}
+
+void start_thread_files(Instance& instance) noexcept {
+  // The thread that has made it may have gone on to another program meanwhile.
+  if (some_separate.load() && separate_thread() == 0) load_files(&instance.libc());
 }
 
 void swap_thread_state(ProgramContext* from, ProgramContext* to) noexcept {

@@ -87,6 +87,7 @@ struct TaskContext : ProgramContext {
     std::uint32_t use = 0;
   };
   std::vector<KeyValue> key_values;
+  void (*once)() = nullptr;     ///< Given to pthread_once(), until libc calls it.
   bool of_thread = false;       ///< Of a thread that the program has made; false: of a task.
   bool of_pool = false;         ///< A thread that a library keeps: the instance ends without it (libc/threads.cpp).
   bool ends_as_thread = false;  ///< Main task: it has called pthread_exit().
@@ -123,6 +124,9 @@ TaskContext* adopt_thread(const void* caller);
 /// has every context of the instance swap from now on. Returns 0, or errno when the thread cannot have a working
 /// directory of its own (unshare(CLONE_FS) forbidden). Call from: a flow of the instance.
 int thread_state_changed(Instance& instance) noexcept;
+
+/// A thread of the program begins: gives it the program's working directory and umask. Call from: that thread.
+void start_thread_files(Instance& instance) noexcept;
 
 /// The umask of the calling thread. The call that returns it changes it, for all threads that share it; /proc says it
 /// without. Where there is no /proc: the usual one.

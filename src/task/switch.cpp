@@ -59,6 +59,7 @@ void prepare_flow(Flow& flow, void (*body)(Flow&), void* top, std::size_t bytes)
   flow.context = boost::context::detail::make_fcontext(top, bytes, first_landing);
   flow.saved_errno = 0;
   flow.saved_exceptions = {};
+  flow.saved_float_flags = 0;
   flow.program = nullptr;
 #if APLIB_ASAN
   flow.fake_stack = nullptr;

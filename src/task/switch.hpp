@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Switches stacks. A switch keeps what belongs to a flow of control: callee-saved registers (Boost.Context), errno, the
-// C++ exception state, and the loaded program it runs in. It tells ASan and TSan. (Valgrind learns of stacks when they
-// are made, see stack.cpp.)
+// C++ exception state, and the loaded program it runs in; of programs also what computing has signalled. It tells ASan
+// and TSan. (Valgrind learns of stacks when they are made, see stack.cpp.)
 //
 // A flow that waits may be resumed on another thread, because its cell has moved. So nothing here, and nothing in a
 // function that calls switch_to(), may keep the address of a thread-local across the call. ThreadState has what is
@@ -11,6 +11,7 @@
 #include <array>
 #include <boost/context/detail/fcontext.hpp>
 #include <cstddef>
+#include <cstdint>
 
 #include "arch/cpu.hpp"
 #include "base/program_context.hpp"
@@ -43,6 +44,8 @@ struct ThreadState {
   std::array<const void*, 5> kept_places{};
   ExceptionState* exceptions = nullptr;
   ProgramContext** program = nullptr;
+  /// The masks of the flow that switches away would have raised what the other one has signalled, which sets it itself.
+  bool flags_are_late = false;
   Flow* leaving = nullptr;   ///< The flow that is switching away, for the one that comes.
   Flow* arriving = nullptr;  ///< The flow that is switched to, for its first landing.
   Flow* ended = nullptr;     ///< The flow that was left for good; its stack is free once the thread is off it.
@@ -57,7 +60,8 @@ struct Flow {
   void (*body)(Flow&) = nullptr;                         ///< What the first switch to it runs.
   int saved_errno = 0;
   ExceptionState saved_exceptions;
-  ProgramContext* program = nullptr;  ///< Of the loaded program that it runs in. Not owned here.
+  std::uint16_t saved_float_flags = 0;  ///< Where a program is left, or come to.
+  ProgramContext* program = nullptr;    ///< Of the loaded program that it runs in. Not owned here.
 #if APLIB_ASAN
   void* fake_stack = nullptr;
   const void* stack_low = nullptr;
@@ -74,6 +78,10 @@ inline void landed([[maybe_unused]] Flow& self, boost::context::detail::transfer
   auto* thread = static_cast<ThreadState*>(arrived.data);
   Flow& left = *thread->leaving;
   left.context = arrived.fctx;
+  if (thread->flags_are_late) [[unlikely]] {
+    thread->flags_are_late = false;
+    set_float_flags(self.saved_float_flags);
+  }
 #if APLIB_ASAN
   // ASan tells the bounds of a thread's own stack, which are unknown until a flow leaves it.
   const void* low = nullptr;
@@ -101,12 +109,15 @@ inline void copy_state(ExceptionState& to, const ExceptionState& from) noexcept 
   __builtin_memcpy(&to, &from, sizeof to);
 }
 
-/// Exchanges what belongs to the thread between flows of different programs, if one of them has changed it.
-inline void swap_program(ProgramContext* from, ProgramContext* to) noexcept {
-  if (to != nullptr && to->swaps) {
-    to->ops->swap(from, to);
-  } else if (from != nullptr && from->swaps) {
-    from->ops->swap(from, to);
+/// Exchanges what belongs to the thread, and what only programs use or have changed. Each flow of a program has a
+/// context of its own.
+inline void swap_program(ThreadState& thread, Flow& from, Flow& to) noexcept {
+  from.saved_float_flags = float_flags();
+  if (from.saved_float_flags != to.saved_float_flags) thread.flags_are_late = !set_float_flags(to.saved_float_flags);
+  if (to.program != nullptr && to.program->swaps) {
+    to.program->ops->swap(from.program, to.program);
+  } else if (from.program != nullptr && from.program->swaps) {
+    from.program->ops->swap(from.program, to.program);
   }
 }
 
@@ -124,7 +135,7 @@ inline ThreadState& switch_to(ThreadState& thread, Flow& from, Flow& to, [[maybe
   thread_errno = to.saved_errno;
   detail::copy_state(exceptions, to.saved_exceptions);
   *thread.program = to.program;
-  if (from.program != to.program) detail::swap_program(from.program, to.program);
+  if (from.program != to.program) detail::swap_program(thread, from, to);
 #if APLIB_ASAN
   __sanitizer_start_switch_fiber(ends ? nullptr : &from.fake_stack, to.stack_low, to.stack_bytes);
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // aprun as users run it: what programs get, their output, and how runs end.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -715,6 +716,156 @@ int main(int argc, char** argv) { return deep(argc > 1 ? 1000 : 100) == 1; })");
   EXPECT_EQ(ended.status, 71);
   EXPECT_TRUE(contains(ended.error, "stack overflow: it used more than its 1024 KiB; raise program-stack"))
       << ended.error;
+}
+
+TEST(Aprun, StacksAreAsLargeAsTheUserAllows) {
+  const Folder folder;
+  const std::string program = folder.compile("large", R"(
+#include <string.h>
+int main() { volatile char room[32 << 20]; memset((char*)room, 1, sizeof room); return room[1] != 1; })");
+  const auto status_with = [&](const std::string& limit, const Strings& options) {
+    Strings words{"sh", "-c", "ulimit -s " + limit + R"( && exec "$@")", "sh", APRUN_PROGRAM, "-n", "2"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.push_back(program);
+    return run({.arguments = words}).status;
+  };
+  EXPECT_EQ(status_with("65536", {}), 0);
+  EXPECT_NE(status_with("65536", {"--program-stack", "8m"}), 0);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_STACK, &limit), 0);
+  if (limit.rlim_max != RLIM_INFINITY) return;
+  EXPECT_EQ(status_with("unlimited", {}), 0);
+}
+
+/// Four cells that share a thread.
+Ended run_on_one_thread(const std::string& program) {
+  return aprun({"-n", "4", "--threads", "1", "--expand", program, "{cid}"});
+}
+
+TEST(Aprun, WhatLongDoublesHaveSignalledIsEachCellsOwn) {
+  const Folder folder;
+  const Ended ended = run_on_one_thread(folder.compile("flags", R"(
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  const int divides = atoi(argv[1]) % 2, divided = 4;
+  volatile long double zero = 0, one = 1, result;
+  unsigned short status, control;
+  __asm__ volatile("fnclex; fnstcw %0" : "=m"(control));
+  if (!divides) control &= ~divided;  // it would end by SIGFPE
+  __asm__ volatile("fldcw %0" : : "m"(control));
+  for (int i = 0; i < 100; ++i) {
+    if (divides) result = one / zero;
+    usleep(10);
+    __asm__ volatile("fnstsw %0" : "=m"(status));
+    if (((status & divided) != 0) != divides) return 1;
+    if (!divides) result = one + zero;
+  }
+  return 0;
+})"));
+  EXPECT_EQ(ended.status, 0) << ended.error;
+}
+
+// longjmp() calls what libc's list of cleanups says, as of pthread_once().
+TEST(Aprun, CleanupsAreThoseOfTheirCell) {
+  const Folder folder;
+  const Ended ended = run_on_one_thread(folder.compile("once", R"(
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int id, times;
+static jmp_buf place;
+static void begin(void) { ++times; usleep(20000 + id * 5000); }
+__attribute__((noinline)) static void use(void) { pthread_once(&once, begin); }
+__attribute__((noinline)) static void parse(void) {
+  volatile char line[16384];
+  memset((char*)line, id, sizeof line);
+  longjmp(place, 1);
+}
+int main(int argc, char** argv) {
+  id = atoi(argv[1]);
+  use();
+  usleep(200000);
+  if (setjmp(place) == 0) parse();
+  use();
+  return times - 1;
+})"));
+  EXPECT_EQ(ended.status, 0) << ended.error;
+}
+
+TEST(Aprun, ThreadsWorkInTheFolderOfTheirCell) {
+  const Folder folder;
+  const Ended ended = run_on_one_thread(folder.compile("folders", R"(
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static char folder[4096];
+static void* look(void* in) { return getcwd(in, 4096); }
+int main(int argc, char** argv) {
+  char now[4096];
+  pthread_t thread;
+  if (atoi(argv[1]) % 2 && chdir("/") != 0) return 77;
+  if (getcwd(folder, sizeof folder) == NULL) return 2;
+  for (int i = 0; i < 200; ++i) {
+    if (pthread_create(&thread, NULL, look, now) != 0 || pthread_join(thread, NULL) != 0) return 3;
+    if (strcmp(now, folder) != 0) return 4;
+    usleep(20);
+  }
+  return 0;
+})",
+                                                       "-pthread"));
+  if (ended.status == 77) GTEST_SKIP() << "needs a working directory for each thread (unshare)";
+  EXPECT_EQ(ended.status, 0) << ended.error;
+}
+
+TEST(Aprun, ErrnoStaysWhereCallsSucceed) {
+  const Folder folder;
+  const Ended ended = run_on_one_thread(folder.compile("numbers", R"(
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+static void* nap(void* nothing) { usleep(2000); return nothing; }
+static int ends;
+static void check(const char* call, int good) {
+  if (!good || errno != 77) { printf("%s: %d, errno is %d\n", call, good, errno); ends = 1; }
+  errno = 77;
+}
+int main(int argc, char** argv) {
+  const struct timespec time = {0, 100000};
+  char text[100], *const words[] = {"sh", "-c", "exit 3", NULL};
+  int ends_of_pipe[2];
+  pthread_t thread;
+  pid_t child;
+  if (pipe(ends_of_pipe) != 0) return 2;
+  errno = 77;
+  for (int i = 0; i < 10; ++i) {
+    FILE* lines = NULL;
+    check("system", system("exit 3") == 3 << 8);
+    check("popen", (lines = popen("sleep 0.01; echo x", "r")) != NULL && fgets(text, 100, lines) != NULL);
+    check("pclose", pclose(lines) == 0);
+    check("spawn", posix_spawn(&child, "/bin/sh", NULL, NULL, words, NULL) == 0 && waitpid(child, NULL, 0) == child);
+    check("usleep", usleep(200) == 0);
+    check("nanosleep", nanosleep(&time, NULL) == 0);
+    check("yield", sched_yield() == 0);
+    check("poll", poll(NULL, 0, 1) == 0);
+    check("join", pthread_create(&thread, NULL, nap, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    check("pipe", write(ends_of_pipe[1], "a", 1) == 1 && read(ends_of_pipe[0], text, 1) == 1);
+  }
+  return ends;
+})",
+                                                       "-pthread"));
+  EXPECT_EQ(ended.status, 0) << ended.out << ended.error;
 }
 
 TEST(Aprun, ThreadsThatAProgramLeavesBehindDoNotOutliveTheRun) {

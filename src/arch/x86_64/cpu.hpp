@@ -64,6 +64,28 @@ inline void copy_past_caches(void* to, const void* from, std::size_t bytes) noex
 
 inline std::uint64_t cycles() noexcept { return __builtin_ia32_rdtsc(); }
 
+// Of the x87, which computes long doubles. A jump brings along its control word, and all of SSE's.
+inline std::uint16_t float_flags() noexcept {
+  constexpr std::uint16_t flags = 0x7f;
+  std::uint16_t status = 0;
+  asm volatile("fnstsw %0" : "=a"(status));
+  return status & flags;
+}
+
+/// False: the masks are such that the next instruction of the x87 would raise some of them, so none is set.
+inline bool set_float_flags(std::uint16_t flags) noexcept {
+  asm volatile("fnclex");
+  if (flags == 0) return true;
+  struct {
+    std::uint32_t control, status, rest[5];
+  } environment;
+  asm volatile("fnstenv %0" : "=m"(environment));
+  const bool is_masked = (flags & ~environment.control) == 0;
+  if (is_masked) environment.status |= flags;
+  asm volatile("fldenv %0" : : "m"(environment));
+  return is_masked;
+}
+
 }  // namespace aplib
 
 namespace aplib::arch {

@@ -8,9 +8,17 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstddef>
+#include <cstring>
 #include <span>
 
 #include "base/os/time.hpp"
+#include "base/sanitizer.hpp"
+
+extern "C" {
+void _pthread_cleanup_push(_pthread_cleanup_buffer* buffer, void (*routine)(void*), void* argument) noexcept;
+void _pthread_cleanup_pop(_pthread_cleanup_buffer* buffer, int execute);
+}
 
 namespace aplib::os {
 
@@ -35,7 +43,30 @@ bool can_wait_for_some() noexcept {
 
 const bool has_groups = can_wait_for_some();
 
+/// Where a thread's block has the head of the list, from the thread pointer on; negative: not found.
+APLIB_NO_SANITIZE std::ptrdiff_t find_cleanup_list() noexcept {
+  constexpr std::size_t searched = 1536;  // bytes of libc's own part, which has more
+  const auto* const block = static_cast<const char*>(__builtin_thread_pointer());
+  _pthread_cleanup_buffer probe{};
+  _pthread_cleanup_push(
+      &probe, [](void*) {}, nullptr);
+  std::ptrdiff_t found = -1;
+  for (std::size_t at = 0; at < searched && found < 0; at += sizeof(void*)) {
+    const void* word = nullptr;
+    std::memcpy(&word, block + at, sizeof word);
+    if (word == &probe) found = static_cast<std::ptrdiff_t>(at);
+  }
+  _pthread_cleanup_pop(&probe, 0);
+  return found;
+}
+
 }  // namespace
+
+void** cleanup_list() noexcept {
+  static const std::ptrdiff_t place = find_cleanup_list();
+  thread_local void* nobodys = nullptr;
+  return place < 0 ? &nobodys : reinterpret_cast<void**>(static_cast<char*>(__builtin_thread_pointer()) + place);
+}
 
 bool FutexGroup::can_wake_together() noexcept { return has_groups; }
 

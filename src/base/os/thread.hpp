@@ -60,6 +60,11 @@ class CancellationDisabled {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
+/// Of the calling thread: the first of what longjmp(), pthread_exit() and cancellation are to call. libc's functions
+/// that hold a lock, or run one of the caller's (pthread_once), note it on their stacks meanwhile. Where libc keeps it
+/// elsewhere, a word that nobody reads.
+[[nodiscard]] void** cleanup_list() noexcept;
+
 // ---------------------------------------------------------------- threads of the runtime's own
 
 /// Blocks all signals of the calling thread while it lives, except for faults, which the thread causes itself. A thread

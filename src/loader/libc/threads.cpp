@@ -62,11 +62,6 @@
 #define APLIB_INTERPOSES_PTHREAD_CREATE 1
 #endif
 
-extern "C" {
-void _pthread_cleanup_push(_pthread_cleanup_buffer* buffer, void (*routine)(void*), void* argument) noexcept;
-void _pthread_cleanup_pop(_pthread_cleanup_buffer* buffer, int execute);
-}
-
 namespace aplib::loader::libc {
 
 namespace {
@@ -110,13 +105,7 @@ void refuse_cancellation() noexcept { ::pthread_setcancelstate(PTHREAD_CANCEL_DI
 
 /// libc's functions that lock register beforehand how to unlock, and longjmp() out of them does that: for a lock that
 /// the thread still waited for, too.
-void forget_cleanups() noexcept {
-  _pthread_cleanup_buffer last{};
-  _pthread_cleanup_push(
-      &last, [](void*) {}, nullptr);
-  last.__prev = nullptr;
-  _pthread_cleanup_pop(&last, 0);
-}
+void forget_cleanups() noexcept { *os::cleanup_list() = nullptr; }
 
 /// The program is over, and the thread runs no more of it. [signal handler]
 void rest(ProgramThread& thread) noexcept {
@@ -207,6 +196,7 @@ void* run_thread(void* state) {
   thread->number = ::gettid();
   current_program_context = &context;
   if (context.swaps) context.ops->swap(nullptr, &context);
+  start_thread_files(*context.instance);
   measure_thread(context);
   struct AtEnd {  // also when pthread_exit or a cancellation unwinds
     ProgramThread& thread;
@@ -719,6 +709,22 @@ int bound_pthread_cancel(pthread_t id) {
   return ENOSYS;
 }
 
+/// libc has noted on this stack what longjmp() is to do while the routine runs. It may wait, and the next flow of the
+/// thread would find the note, and perhaps leave its own behind.
+void run_once() {
+  const auto routine = here()->once;
+  void* const noted = std::exchange(*os::cleanup_list(), nullptr);
+  routine();
+  *os::cleanup_list() = noted;  // perhaps of another thread
+}
+
+int own_once(Instance& /*instance*/, pthread_once_t* control, void (*routine)()) {
+  TaskContext* const flow = here();
+  if (flow == nullptr) return ::pthread_once(control, routine);
+  flow->once = routine;
+  return ::pthread_once(control, run_once);
+}
+
 }  // namespace
 
 std::span<const Binding> threads_bindings() {
@@ -728,7 +734,8 @@ std::span<const Binding> threads_bindings() {
       Binding::of("pthread_detach", bound_pthread_detach), Binding::of("pthread_cancel", bound_pthread_cancel),
       Binding::of("thrd_create", bound_thrd_create),       Binding::of("thrd_exit", bound_thrd_exit),
       Binding::of("thrd_detach", bound_thrd_detach),       Binding::of("pthread_getattr_np", bound_pthread_getattr_np),
-      variable<&LibcState::stack_end>("__libc_stack_end"),
+      bound<::pthread_once, own_once>("pthread_once"),     bound<::pthread_once, own_once>("__pthread_once"),
+      bound<::pthread_once, own_once>("call_once"),        variable<&LibcState::stack_end>("__libc_stack_end"),
   };
   return table;
 }
