@@ -869,14 +869,6 @@ void Coordinator::stop(int status, const std::string& text) {
   });
 }
 
-bool Coordinator::pass_signal(int signal) {
-  const auto check = [this, signal](const auto& answers) {
-    if (!wire::have_passed(answers)) refused_signal(signal);
-  };
-  post([impl = impl_.get(), signal, check] { impl->ask_nodes(wire::signal_question(signal), check, 10s); });
-  return true;
-}
-
 void Coordinator::post(std::function<void()> what) { impl_->loop.post(std::move(what)); }
 
 wire::MachineStatus Coordinator::status() const { return impl_->status(); }

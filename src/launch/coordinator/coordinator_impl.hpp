@@ -210,6 +210,8 @@ class Coordinator::Impl {
   [[nodiscard]] std::vector<wire::FileRef> find_files(const std::string& name);
   void answer_find(std::uint32_t process, const std::string& name);
   [[nodiscard]] wire::MachineStatus status() const;
+  /// Its program runs, as far as is known here, or is about to as a process.
+  [[nodiscard]] bool has_program(std::uint32_t process) const;
   void ask_nodes(const std::string& question, NodeAnswers answer, std::chrono::seconds patience);
   void take_answer(std::uint32_t process, const wire::Answer& answer);
   void check_answers(std::uint64_t number);

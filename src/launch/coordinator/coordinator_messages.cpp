@@ -280,15 +280,20 @@ wire::MachineStatus Coordinator::Impl::status() const {
   return status;
 }
 
+/// A node that is foretold but has not come has none: it could only answer before its hello.
+bool Coordinator::Impl::has_program(std::uint32_t process) const {
+  const KnownNode& node = *nodes[process];
+  const bool keeps_one = keeps(process) && node.stage >= Stage::preparing && node.stage <= Stage::ready;
+  return node.has_come() && (node.stage == Stage::running || keeps_one);
+}
+
 void Coordinator::Impl::ask_nodes(const std::string& question, NodeAnswers answer, std::chrono::seconds patience) {
   const std::uint64_t number = ++last_inquiry;
   Inquiry& inquiry = inquiries[number];
   inquiry.answer = std::move(answer);
   inquiry.answers.resize(nodes.size());
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
-    const Stage stage = nodes[process]->stage;
-    const bool keeps_program = keeps(process) && stage >= Stage::preparing && stage <= Stage::ready;
-    if (stage == Stage::running || keeps_program) {
+    if (has_program(process)) {
       tell(process, wire::Ask{number, question});
     } else {
       inquiry.answers[process].emplace();
@@ -318,6 +323,19 @@ void Coordinator::Impl::check_answers(std::uint64_t number) {
   const Inquiry over = std::move(found->second);
   inquiries.erase(found);
   over.answer(over.answers);
+}
+
+bool Coordinator::pass_signal(int signal) {
+  const auto check = [this, signal](const auto& answers) {
+    if (!wire::have_passed(answers)) refused_signal(signal);
+  };
+  post([this, impl = impl_.get(), signal, check] {
+    // A program that has not begun handles nothing, and would miss what the others get.
+    for (std::uint32_t process = 0; process < impl->nodes.size(); ++process)
+      if (impl->nodes[process]->stage < Stage::finished && !impl->has_program(process)) return refused_signal(signal);
+    impl->ask_nodes(wire::signal_question(signal), check, std::chrono::seconds(10));
+  });
+  return true;
 }
 
 }  // namespace aplib::launch::coordinator

@@ -63,15 +63,22 @@ class FakeNode {
     thread_ = std::thread([this] { loop_.run(); });
   }
 
-  /// Speaks over pipes. Returns the launcher's ends.
-  os::Ends speak(const comm::JobKey& key) {
+  /// Speaks over pipes. Returns the launcher's ends. `kept`: a keeper has started it, so it does not
+  /// greet; and it is told things before it says who it is, which it never does.
+  os::Ends speak(const comm::JobKey& key, bool kept = false) {
     os::Pipe there = os::Pipe::make();
     os::Pipe back = os::Pipe::make();
     const auto mine = std::make_shared<os::Ends>(os::Ends{std::move(there.reader), std::move(back.writer)});
     wire::ConnectionSettings settings{.key = key};
     settings.self = process_;
-    loop_.post([this, settings, mine] {
+    loop_.post([this, settings, mine, kept] {
       wire::ConnectionEvents events;
+      if (kept) {
+        events.message = [this](wire::MessageType type, std::span<const std::byte> body) { take(type, body); };
+        connection_ =
+            wire::join_pair(loop_, settings, std::move(*mine), comm::Introduction::launcher, std::move(events));
+        return;
+      }
       events.opened = [this](std::uint32_t) { begin(std::move(greeted_)); };
       events.closed = [this](wire::ConnectionEnd, const std::string& why) { note("failed: " + why); };
       greeted_ =
@@ -551,7 +558,8 @@ class ByStreams : public TwoNodes {
     auto starter = std::make_unique<NoStarter>();
     starter->when_started = [this, events = &starter->events] {
       events->greets({.process = 0, .ends = a_.speak(*key_)});
-      events->greets({.process = 1, .ends = b_.speak(wrong_key_ ? comm::JobKey::make() : *key_)});
+      events->greets(
+          {.process = 1, .ends = b_.speak(wrong_key_ ? comm::JobKey::make() : *key_, b_is_kept_), .kept = b_is_kept_});
     };
     job_.reach = coordinator::find_reach(job_.cluster.hosts);
     coordinator_ = std::make_unique<coordinator::Coordinator>(
@@ -566,7 +574,22 @@ class ByStreams : public TwoNodes {
 
   std::optional<comm::JobKey> key_;
   bool wrong_key_ = false;
+  bool b_is_kept_ = false;
 };
+
+// Its keeper has foretold what it will say, so it is told what to prepare at once.
+TEST_F(ByStreams, SignalsBeforeAForetoldNodeHasComeEndTheStart) {
+  for (cluster::ClusterHost& host : job_.cluster.hosts) host.process = true;
+  job_.foretold = {a_.hello_, b_.hello_};
+  b_is_kept_ = true;
+  b_.answer = [](const wire::Ask&) { return wire::signal_answer(true); };
+  b_.instead[wire::MessageType::prepare] = [this](wire::Connection&) {
+    coordinator_->refused_signal = [this](int signal) { coordinator_->stop(128 + signal, "refused"); };
+    coordinator_->pass_signal(SIGTERM);
+  };
+  EXPECT_EQ(run_by_streams().status, 128 + SIGTERM);
+  EXPECT_EQ(said_, Lines{"refused"});
+}
 
 TEST_F(ByStreams, NobodyListensAndAddressesAreThoseOfSsh) {
   job_.cluster.hosts[1].launch = cluster::LaunchKind::local;
