@@ -114,7 +114,7 @@ std::unique_ptr<Membership> join_machine(const char* invitation) {
     throw Error(Errc::failed, fmt::format("the process cannot join the machine of its launcher: {}; install APlib anew",
                                           why != nullptr ? why : file));
   }
-  return std::unique_ptr<Membership>(join(invitation));
+  return std::unique_ptr<Membership>(join(invitation, true));
 }
 
 /// The machine is over: every cell has ended.

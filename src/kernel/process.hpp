@@ -96,5 +96,6 @@ APLIB_API void receive_note(Machine& machine, std::span<const std::byte> note);
 }  // namespace aplib
 
 /// Takes the place that the variable names. It lies in lib/aplib/join.so, which libaplib opens when it needs it. Blocks
-/// until every process has come. The result is the caller's. Throws Error.
-extern "C" APLIB_API aplib::Membership* aplib_join(const char* invitation);
+/// until every process has come. The result is the caller's. `is_program`: the process executes the program itself, so
+/// its handlers of signals are the program's. Throws Error.
+extern "C" APLIB_API aplib::Membership* aplib_join(const char* invitation, bool is_program);

@@ -449,12 +449,13 @@ void stop_machine(Machine& machine, int status, const std::string& text) {
   if (domain != nullptr) domain->fail(status, text);
 }
 
+bool signal_this_process(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_DFL && ::kill(::getpid(), signal) == 0;
+}
+
 std::optional<bool> pass_signal(Machine& machine, int signal, pid_t sender) {
-  if (adopted_cell() != nullptr) {
-    struct sigaction action {};
-    return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_DFL &&
-           ::kill(::getpid(), signal) == 0;
-  }
+  if (MachineAccess::impl(machine).adopts) return signal_this_process(signal);
   // acquire: as above
   const Domain* domain = MachineAccess::impl(machine).stoppable.load(std::memory_order_acquire);
   if (domain == nullptr) return false;

@@ -733,7 +733,7 @@ int run_member(const CommandLine& line, const std::string& prefix, const char* i
   std::vector<std::string> files;
   const RunText text = run_text(line, files);
   const ProgramRun run = make_run(text, files);
-  std::unique_ptr<Membership> membership(aplib_join(invitation));
+  std::unique_ptr<Membership> membership(aplib_join(invitation, false));
   Options options = membership->options();
   options.threads = 1;
   Machine machine(options);

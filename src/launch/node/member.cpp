@@ -103,7 +103,7 @@ class NodeSocket {
 
 class Member final : public Membership, public Supervisor {
  public:
-  explicit Member(const char* invitation) : socket_(invitation) {
+  Member(const char* invitation, bool is_program) : socket_(invitation), is_program_(is_program) {
     const wire::Welcome welcome = await<wire::Welcome>();
     try {
       join(welcome);
@@ -167,6 +167,12 @@ class Member final : public Membership, public Supervisor {
       if (const auto probe = wire::decode<wire::Probe>(incoming->body);
           incoming->type == wire::MessageType::probe && probe && port_)
         socket_.send(port_->probe(*probe, own_number_));
+      // A program that this process has still to load has no handlers.
+      if (const auto ask = wire::decode<wire::Ask>(incoming->body); incoming->type == wire::MessageType::ask && ask) {
+        const auto signal = wire::asked_signal(ask->what);
+        const bool passed = signal && is_program_ && signal_this_process(*signal);
+        socket_.send(wire::Answer{ask->question, signal ? wire::signal_answer(passed) : wire::Bytes()});
+      }
       if (incoming->type != wire::MessageType::refused) continue;
       const auto refused = wire::decode<wire::Refused>(incoming->body);
       throw Error(Errc::failed, refused ? refused->text : "the launcher refuses it");
@@ -234,6 +240,7 @@ class Member final : public Membership, public Supervisor {
   }
 
   NodeSocket socket_;
+  const bool is_program_;
   Options options_;
   std::optional<DataPort> port_;
   std::uint32_t own_number_ = 0;
@@ -251,4 +258,6 @@ class Member final : public Membership, public Supervisor {
 }  // namespace
 }  // namespace aplib::launch::node
 
-extern "C" aplib::Membership* aplib_join(const char* invitation) { return new aplib::launch::node::Member(invitation); }
+extern "C" aplib::Membership* aplib_join(const char* invitation, bool is_program) {
+  return new aplib::launch::node::Member(invitation, is_program);
+}

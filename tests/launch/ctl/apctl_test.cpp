@@ -186,6 +186,24 @@ TEST_F(Apctl, AMachineThatASignalEndsLeavesNoSocket) {
   }
 }
 
+// Rank 0 waits in MPI_Init for rank 1, which never calls it.
+TEST_F(Apctl, SignalsReachARankInMpiInit) {
+  Process machine(
+      aprun({"--processes", "--timeout", "40", "--expand", "-n", "2", "/bin/sh", "-c",
+             "[ {cid} = 1 ] || exec " PROCESS_PROGRAM
+             " handles; trap 'echo trapped' USR1; trap '' TERM; echo begins; while :; do sleep 0.01; done"}));
+  ASSERT_TRUE(machine.wait_for("begins"));
+  const Strings found = jobs();
+  ASSERT_EQ(found.size(), 1U);
+  Ended status;
+  do status = apctl({"status", found[0]});
+  while (status.status == 0 && !contains(status.out, "prepared"));
+  machine.signal(SIGUSR1);
+  for (const char* each : {"noted", "trapped"}) EXPECT_TRUE(machine.wait_for(each));
+  machine.signal(SIGTERM);
+  EXPECT_EQ(machine.wait().status, 128 + SIGTERM) << "rank 0 has no handler for it";
+}
+
 TEST_F(Apctl, AMachineOfSeveralProcesses) {
   const std::string program = folder_.compile("waiting", waiting);
   folder_.compile("greeting", greeting);
