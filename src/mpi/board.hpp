@@ -147,8 +147,8 @@ class Board {
   /// It has no lines.
   [[nodiscard]] bool has_few_ranks() const noexcept { return ranks_ <= few_ranks_max; }
   [[nodiscard]] bool is_complete(std::uint64_t episode) const noexcept;
-  /// A rank on this processor cannot wait any longer: in this episode the rank `ended` will not arrive (-1: the machine
-  /// stops).
+  /// A rank on this processor cannot wait any longer: in this episode the rank `ended` will not arrive. It may be that
+  /// rank itself.
   void close(std::uint32_t processor, int ended, std::uint64_t episode) noexcept;
 
   const std::uint32_t ranks_;

@@ -207,7 +207,7 @@ void Window::wait() {
 void Window::finish(Incoming& incoming) {
   const auto check_received = [&] {
     if (!incoming.receive.has_received())
-      fail(MPI_ERR_OTHER, fmt::format("rank {} has ended without this call", incoming.from));
+      fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without this call", incoming.from));
   };
   check_received();
   while (!collective_.is_ours(incoming.from, incoming.receive.arrived().label.tag)) {

@@ -111,7 +111,7 @@ Failure* caught() {
   } catch (const DatatypeError& error) {
     return new Failure{error.error_class(), error.what()};
   } catch (const Error& error) {
-    return new Failure{MPI_ERR_OTHER, error.what()};
+    return new Failure{error.code() == Errc::ended ? MPI_ERR_PROC_ABORTED : MPI_ERR_OTHER, error.what()};
   } catch (...) {
     api::end_stopped_thread();
     throw;

@@ -64,9 +64,9 @@ class Meeting::AllTaken final : public AllArrived {
 // Whoever sees it first ends the run, so all know the reason.
 void Meeting::fail_closed() const {
   std::atomic_thread_fence(std::memory_order_acquire);  // pairs with Board::close()
-  if (board_.ended_ == -1) fail(MPI_ERR_OTHER, "the machine stops");
-  fail(MPI_ERR_OTHER, fmt::format("rank {} has ended without {}", board_.ended_,
-                                  episode_ <= board_.failed_in_ ? "this call" : "an earlier call of the communicator"));
+  fail(MPI_ERR_PROC_ABORTED,
+       fmt::format("rank {} has ended without {}", board_.ended_,
+                   episode_ <= board_.failed_in_ ? "this call" : "an earlier call of the communicator"));
 }
 
 void Meeting::begin_next() noexcept {

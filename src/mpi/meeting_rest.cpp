@@ -16,7 +16,7 @@ void Meeting::resume(Wake how, Awaited& awaited) {
       return;
     case Wake::ended:
       close(awaited.ended());
-      fail(MPI_ERR_OTHER, fmt::format("rank {} has ended without this call", awaited.ended()));
+      fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without this call", awaited.ended()));
     case Wake::stopping:
       fail(MPI_ERR_OTHER, "the machine stops");
   }

@@ -15,7 +15,7 @@ class Meeting::Awaited : public AwaitedRanks {
       : AwaitedRanks(meeting.collective_.comm(), subject), meeting_(meeting) {}
 
   [[nodiscard]] std::string missing() const final { return AwaitedRanks::missing() + meeting_.collective_.where(); }
-  void let_go() noexcept final { meeting_.close(-1); }
+  void let_go() noexcept final { meeting_.close(meeting_.collective_.rank()); }
 
  protected:
   ~Awaited() = default;

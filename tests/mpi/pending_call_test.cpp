@@ -711,9 +711,53 @@ TEST(PendingCall, FailsWhenARankHasEndedWithoutIt) {
                     int flag = 0;
                     while (tests && flag == 0) result = MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
                     if (!tests) result = MPI_Wait(&request, MPI_STATUS_IGNORE);
-                    EXPECT_EQ(result, MPI_ERR_OTHER);
+                    EXPECT_EQ(result, MPI_ERR_PROC_ABORTED);
                   });
     EXPECT_EQ(report.exit_status, 0) << report.reason;
+  }
+}
+
+// Each in another way to wait.
+TEST(CollectiveCall, WithARankThatHasFailedEndsTheRunWithItsStatus) {
+  const std::vector<std::function<void()>> calls{
+      [] { MPI_Barrier(MPI_COMM_WORLD); },
+      [] {
+        int word = 0;
+        MPI_Bcast(&word, 1, MPI_INT, 1, MPI_COMM_WORLD);
+      },
+      [] {
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Ibarrier(MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+      },
+      [] {
+        MPI_Comm made = MPI_COMM_NULL;
+        MPI_Comm_dup(MPI_COMM_WORLD, &made);
+      },
+      [] {
+        MPI_Group world = MPI_GROUP_NULL;
+        MPI_Comm_group(MPI_COMM_WORLD, &world);
+        MPI_Comm made = MPI_COMM_NULL;
+        MPI_Comm_create_group(MPI_COMM_WORLD, world, 0, &made);
+      },
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    for (const int status : {3, 0}) {  // with 0, the error is that of the ranks that wait
+      const auto program = [&calls, i, status] {
+        MPI_Init(nullptr, nullptr);
+        if (rank_in(MPI_COMM_WORLD) == 1) this_task::exit(status);
+        calls[i]();
+      };
+      const int expected = status != 0 ? status : 1;
+      const std::string named = status != 0 ? "cell 1 failed first, with status 3" : "MPI_ERR_PROC_ABORTED";
+      const Report report = run({{3, 1}, 2}, program);
+      EXPECT_EQ(report.exit_status, expected) << i;
+      EXPECT_NE(report.reason.find(named), std::string::npos) << i << ": " << report.reason;
+      testing_support::Processes processes({3, 1}, {1, 1, 1});
+      const testing_support::ProcessesOutcome outcome = processes.run(program);
+      EXPECT_EQ(outcome.status, expected) << i;
+      EXPECT_NE(outcome.failure().find(named), std::string::npos) << i << ": " << outcome.failure();
+    }
   }
 }
 
@@ -744,7 +788,7 @@ TEST(PendingCall, EndsWithItsTask) {
         MPI_Request request = MPI_REQUEST_NULL;
         int result = MPI_Ibcast(data.data(), 10'000, MPI_INT, 0, MPI_COMM_WORLD, &request);
         if (result == MPI_SUCCESS) result = MPI_Wait(&request, MPI_STATUS_IGNORE);
-        EXPECT_EQ(result, MPI_ERR_OTHER);
+        EXPECT_EQ(result, MPI_ERR_PROC_ABORTED);
       });
   EXPECT_EQ(report.exit_status, 0) << report.reason;
 }
