@@ -488,6 +488,7 @@ std::string why_not_loaded(const std::string& file) {
 }
 
 bool calls_mpi(const std::string& file) { return loader::calls_mpi(file); }
+bool needs_mpi(const std::string& file) { return loader::needs_mpi(file); }
 bool starts_others(const std::string& file) { return loader::starts_others(file); }
 bool needs_process(const std::string& file) { return loader::needs_process(file); }
 bool finds_our_mpi(const std::string& file) { return loader::finds_our_mpi(file); }

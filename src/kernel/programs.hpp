@@ -126,6 +126,7 @@ struct ProgramSummary {
 
 // What its file tells of a program: src/loader/program.hpp.
 [[nodiscard]] APLIB_API bool calls_mpi(const std::string& file);
+[[nodiscard]] APLIB_API bool needs_mpi(const std::string& file);
 [[nodiscard]] APLIB_API bool starts_others(const std::string& file);
 [[nodiscard]] APLIB_API bool needs_process(const std::string& file);
 [[nodiscard]] APLIB_API bool finds_our_mpi(const std::string& file);

@@ -566,10 +566,12 @@ std::shared_ptr<const ElfFile> open_or_null(const std::string& path) {
   }
 }
 
-bool is_of_mpi(std::string_view library) {
+bool is_mpi(std::string_view library) {
   return matches("libmpi_abi.so*", library) || matches("libmpifort_abi.so*", library) ||
-         matches("libaplib.so*", library) || any_matches(other_mpis, library);
+         any_matches(other_mpis, library);
 }
+
+bool is_of_mpi(std::string_view library) { return is_mpi(library) || matches("libaplib.so*", library); }
 
 bool is_made_by_apcc(const ElfFile& file) { return find_table(file).has_value(); }
 
@@ -652,6 +654,13 @@ std::string why_for_processes(const ElfFile& file) {
 bool calls_mpi(const std::string& path) {
   const auto file = open_or_null(path);
   return file != nullptr && calls_mpi(*file);
+}
+
+bool needs_mpi(const std::string& path) {
+  const auto file = open_or_null(path);
+  std::set<std::string> known;
+  return file != nullptr &&
+         any_needed({file.get(), nullptr}, known, [](std::string_view name, const ElfFile&) { return is_mpi(name); });
 }
 
 namespace {

@@ -26,8 +26,7 @@ namespace aplib::loader {
 
 // ---------------------------------------------------------------- libraries
 
-/// The user's word on libraries, by file name or soname, `*` and `?` allowed ("libgfortran.so*"). A private pattern
-/// wins over a shared one.
+/// The user's word on libraries, by file name or soname with `*` and `?`. A private pattern wins over a shared one.
 struct SharingRules {
   std::vector<std::string> private_names;
   std::vector<std::string> shared_names;
@@ -45,8 +44,7 @@ struct Library {
   void* handle = nullptr;               ///< Shared only: dlopen's, kept for ever.
 };
 
-/// One element of the chain of those who need a library: the one that names it first, then who needs that one, up
-/// to the program.
+/// One of the chain of those who need a library: who names it comes first, then who needs that one, up to the program.
 struct Requester {
   const ElfFile* file = nullptr;  ///< Null: the host itself asks.
   const Requester* needed_by = nullptr;
@@ -93,6 +91,8 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 [[nodiscard]] std::string why_for_processes(const ElfFile& file);
 /// The file or one of its libraries calls MPI or APlib, or it is made by apcc. False also where it cannot be read.
 [[nodiscard]] bool calls_mpi(const std::string& path);
+/// The file or one of its libraries calls MPI: programs of CellOS do not.
+[[nodiscard]] bool needs_mpi(const std::string& path);
 /// An executable that forks or executes others by itself, and was not made by apcc: env, bash, strace.
 [[nodiscard]] bool starts_others(const std::string& path);
 /// A program of MPI that apcc has made, and that imports itself or in a library what only a process may do, as fork().

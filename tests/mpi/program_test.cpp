@@ -541,6 +541,33 @@ end
   EXPECT_EQ(output("mpiexec -n 2 ./aborts >out 2>err; sort out"), "first\nsecond\n");
 }
 
+TEST_F(MpiProgram, IsNotLoadedBesideAnotherOne) {
+  write("c.toml", "[[host]]\nlaunch = \"local\"\ncells = 1\n");
+  write("first.c", R"(
+#include <mpi.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  if (argc > 1) fclose(fopen(argv[1], "w"));
+  while (access("enough", F_OK) != 0) usleep(10000);
+  MPI_Finalize();
+  puts("first");
+}
+)");
+  write("plain.c", "#include <stdio.h>\nint main(void) { puts(\"plain\"); }\n");
+  EXPECT_EQ(output("mpicc first.c -o first && apcc plain.c -o plain"), "");
+  const std::string text = output(R"(export XDG_RUNTIME_DIR=$PWD
+aprun -f c.toml ./first begun >out 2>&1 &
+until [ -e begun ] || ! kill -0 $!; do sleep 0.05; done
+apctl load $! ./first; echo "status $?"
+apctl load $! ./plain >loaded; echo "status $?"
+touch enough; wait $!; echo "status $?"; sort out)");
+  EXPECT_NE(text.find("only one program of a rank can: start it by an aprun of its own\nstatus 1\n"), text.npos)
+      << text;
+  EXPECT_TRUE(text.ends_with("status 1\nstatus 0\nstatus 0\nfirst\nplain\n")) << text;
+}
+
 TEST_F(MpiProgram, FortranByTheModule) {
   if (output("command -v gfortran || true").empty()) GTEST_SKIP() << "needs the tool gfortran";
   EXPECT_EQ(output("mpifort " MPI_PROGRAMS "/module.f90 -o module"), "");

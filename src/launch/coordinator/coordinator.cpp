@@ -882,11 +882,4 @@ void Coordinator::ask_tasks(std::function<void(std::string)> answer) {
   if (impl_->overseer) impl_->overseer->ask_tasks(std::move(answer));
 }
 
-void Coordinator::start_program(const std::string& file, std::uint32_t task,
-                                const std::vector<std::string>& arguments) {
-  if (!impl_->overseer || impl_->phase != Phase::running)
-    throw Error(Errc::failed, fmt::format("the machine does not run: it is {}", phase_text(impl_->phase)));
-  impl_->overseer->start_program(impl_->find_files(file).front().path, task, arguments);
-}
-
 }  // namespace aplib::launch::coordinator

@@ -254,6 +254,24 @@ void Coordinator::Impl::answer_find(std::uint32_t process, const std::string& na
   tell(process, answer);
 }
 
+void Coordinator::start_program(const std::string& file, std::uint32_t task,
+                                const std::vector<std::string>& arguments) {
+  if (!impl_->overseer || impl_->phase != Phase::running)
+    throw Error(Errc::failed, fmt::format("the machine does not run: it is {}", phase_text(impl_->phase)));
+  const wire::FileRef program = impl_->find_files(file).front();
+  std::vector<wire::FileRef>& present = impl_->job.files;
+  // Both would be the same rank, which begins and ends MPI once.
+  const auto calls_mpi = [](const wire::FileRef& each) { return needs_mpi(each.path); };
+  if (const auto other = std::ranges::find_if(present, calls_mpi); other != present.end() && calls_mpi(program)) {
+    throw Error(Errc::failed,
+                fmt::format("load: {} calls MPI, as {} of this machine does, and only one program of a rank can: start "
+                            "it by an aprun of its own",
+                            program.path, other->path));
+  }
+  impl_->overseer->start_program(program.path, task, arguments);
+  present.push_back(program);
+}
+
 wire::MachineStatus Coordinator::Impl::status() const {
   wire::MachineStatus status;
   status.state = phase_text(phase);
