@@ -3,9 +3,10 @@
  *
  *   #include <aplib/gridrpc.h>                                 link with aplib::gridrpc, or -laplib_gridrpc
  *   grpc_function_handle_t handle;
- *   grpc_initialize("servers.toml");                           or NULL: the programs of APLIB_GRIDRPC_PATH
- *   grpc_function_handle_default(&handle, "sample/dmmul");
- *   if (grpc_call(&handle, n, a, b, c) != GRPC_NO_ERROR) grpc_perror_np("dmmul");
+ *   if (grpc_initialize("servers.toml") != GRPC_NO_ERROR ||    or NULL: the programs of APLIB_GRIDRPC_PATH
+ *       grpc_function_handle_default(&handle, "sample/dmmul") != GRPC_NO_ERROR ||
+ *       grpc_call(&handle, n, a, b, c) != GRPC_NO_ERROR)
+ *     grpc_perror_np("dmmul");
  *
  * Arguments are those of the function's IDL, in its order. IN scalars are passed by value, as C passes them to f(...);
  * complex ones as C's complex numbers, or structures of two reals. All others are passed by the address of their first

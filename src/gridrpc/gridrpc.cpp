@@ -105,12 +105,25 @@ int tell_result(Client& client, int session) {
   return note(GRPC_SESSION_FAILED, std::move(text));
 }
 
+/// What this thread could not make last. Programs that do not look at that hear it from the handle's calls.
+struct Unmade {
+  const void* handle = nullptr;
+  std::string why;
+};
+thread_local Unmade unmade;
+
 template <class Handle>
 int make_handle(HandleKind kind, Handle* handle, const char* server, const char* name) {
   if (handle == nullptr) refuse_null("the handle");
   handle->number = 0;
+  if (unmade.handle == handle) unmade = {};
   const std::string wanted = text_of(name, kind == HandleKind::function ? "the function's name" : "the class's name");
-  handle->number = client()->make_handle(kind, server == nullptr ? "" : server, wanted, handle);
+  try {
+    handle->number = client()->make_handle(kind, server == nullptr ? "" : server, wanted, handle);
+  } catch (const Failure& failure) {
+    unmade = {handle, failure.what()};
+    throw;
+  }
   return GRPC_NO_ERROR;
 }
 
@@ -144,13 +157,18 @@ int drop_handles(HandleKind kind, Handle* handles, std::size_t count) {
   return code;
 }
 
-std::uint64_t number_of(const grpc_function_handle_t* handle) { return handle == nullptr ? 0 : handle->number; }
-std::uint64_t number_of(const grpc_object_handle_t_np* handle) { return handle == nullptr ? 0 : handle->number; }
+template <class Handle>
+std::uint64_t number_of(const Handle* handle) {
+  if (handle == nullptr) return 0;
+  if (handle->number == 0 && handle == unmade.handle)
+    throw Failure(GRPC_INVALID_FUNCTION_HANDLE, "the handle could not be made: " + unmade.why);
+  return handle->number;
+}
 
 /// A call with its arguments, which `take` gives it.
-template <class Take>
-SessionPointer prepare(Client& client, HandleKind kind, std::uint64_t handle, const char* method, Take take) {
-  SessionPointer session = client.prepare(kind, handle, method);
+template <class Handle, class Take>
+SessionPointer prepare(Client& client, HandleKind kind, const Handle* handle, const char* method, Take take) {
+  SessionPointer session = client.prepare(kind, number_of(handle), method);
   try {
     take(session->arguments, *session->function);
   } catch (const Error& error) {
@@ -166,15 +184,15 @@ auto taker(grpc_arg_stack_t* stack) {
   };
 }
 
-template <class Take>
-int call(HandleKind kind, std::uint64_t handle, const char* method, Take take) {
+template <class Handle, class Take>
+int call(HandleKind kind, const Handle* handle, const char* method, Take take) {
   const std::shared_ptr<Client> with = client();
   with->call(prepare(*with, kind, handle, method, take));
   return GRPC_NO_ERROR;
 }
 
-template <class Take>
-int call_later(HandleKind kind, std::uint64_t handle, const char* method, int* session, Take take) {
+template <class Handle, class Take>
+int call_later(HandleKind kind, const Handle* handle, const char* method, int* session, Take take) {
   if (session == nullptr) refuse_null("where the session's number goes");
   *session = GRPC_SESSIONID_VOID;
   const std::shared_ptr<Client> with = client();
@@ -300,11 +318,11 @@ grpc_error_t grpc_function_handle_array_destruct_np(grpc_function_handle_t* hand
 }
 
 grpc_error_t grpc_call(grpc_function_handle_t* handle, ...) {
-  TAKE_LIST(handle, call(HandleKind::function, number_of(handle), nullptr, take));
+  TAKE_LIST(handle, call(HandleKind::function, handle, nullptr, take));
 }
 
 grpc_error_t grpc_call_async(grpc_function_handle_t* handle, grpc_sessionid_t* session, ...) {
-  TAKE_LIST(session, call_later(HandleKind::function, number_of(handle), nullptr, session, take));
+  TAKE_LIST(session, call_later(HandleKind::function, handle, nullptr, session, take));
 }
 
 grpc_arg_stack_t* grpc_arg_stack_new(int max_args) {
@@ -343,13 +361,12 @@ int grpc_arg_stack_destruct(grpc_arg_stack_t* stack) {
 }
 
 grpc_error_t grpc_call_arg_stack(grpc_function_handle_t* handle, grpc_arg_stack_t* stack) {
-  return run([&] { return call(HandleKind::function, number_of(handle), nullptr, taker(stack)); });
+  return run([&] { return call(HandleKind::function, handle, nullptr, taker(stack)); });
 }
 
 int grpc_call_arg_stack_async(grpc_function_handle_t* handle, grpc_arg_stack_t* stack) {
   int session = GRPC_SESSIONID_VOID;
-  static_cast<void>(
-      run([&] { return call_later(HandleKind::function, number_of(handle), nullptr, &session, taker(stack)); }));
+  static_cast<void>(run([&] { return call_later(HandleKind::function, handle, nullptr, &session, taker(stack)); }));
   return session;
 }
 
@@ -497,23 +514,22 @@ grpc_error_t grpc_object_handle_get_from_session_np(grpc_object_handle_t_np** ha
 }
 
 grpc_error_t grpc_invoke_np(grpc_object_handle_t_np* handle, const char* method_name, ...) {
-  TAKE_LIST(method_name, call(HandleKind::object, number_of(handle), method_name, take));
+  TAKE_LIST(method_name, call(HandleKind::object, handle, method_name, take));
 }
 
 grpc_error_t grpc_invoke_async_np(grpc_object_handle_t_np* handle, const char* method_name, grpc_sessionid_t* session,
                                   ...) {
-  TAKE_LIST(session, call_later(HandleKind::object, number_of(handle), method_name, session, take));
+  TAKE_LIST(session, call_later(HandleKind::object, handle, method_name, session, take));
 }
 
 grpc_error_t grpc_invoke_arg_stack_np(grpc_object_handle_t_np* handle, const char* method_name,
                                       grpc_arg_stack_t* stack) {
-  return run([&] { return call(HandleKind::object, number_of(handle), method_name, taker(stack)); });
+  return run([&] { return call(HandleKind::object, handle, method_name, taker(stack)); });
 }
 
 int grpc_invoke_arg_stack_async_np(grpc_object_handle_t_np* handle, const char* method_name, grpc_arg_stack_t* stack) {
   int session = GRPC_SESSIONID_VOID;
-  static_cast<void>(
-      run([&] { return call_later(HandleKind::object, number_of(handle), method_name, &session, taker(stack)); }));
+  static_cast<void>(run([&] { return call_later(HandleKind::object, handle, method_name, &session, taker(stack)); }));
   return session;
 }
 

@@ -153,6 +153,29 @@ TEST_F(Handles, AreOfServersAndFunctionsThatAreThere) {
   EXPECT_EQ(grpc_function_handle_init(&handle, nullptr, "twice"), GRPC_OTHER_ERROR_CODE);
 }
 
+TEST_F(Handles, ThatCouldNotBeMadeSayWhyInTheirCalls) {
+  grpc_function_handle_t handle;
+  int result = 0;
+  grpc_sessionid_t session = 0;
+  EXPECT_EQ(grpc_function_handle_default(&handle, "twice"), GRPC_NOT_INITIALIZED);
+  initialize();
+  EXPECT_EQ(grpc_call(&handle, 3, &result), GRPC_INVALID_FUNCTION_HANDLE);
+  EXPECT_EQ(error(), "the handle could not be made: GridRPC is not initialized: call grpc_initialize()");
+  EXPECT_EQ(grpc_function_handle_default(&handle, "thrice"), GRPC_FUNCTION_NOT_FOUND);
+  EXPECT_EQ(grpc_call_async(&handle, &session, 3, &result), GRPC_INVALID_FUNCTION_HANDLE);
+  EXPECT_EQ(error(), "the handle could not be made: no server has a function thrice");
+  grpc_object_handle_t_np object;
+  EXPECT_EQ(grpc_object_handle_default_np(&object, "none"), GRPC_FUNCTION_NOT_FOUND);
+  EXPECT_EQ(grpc_invoke_np(&object, "get", &result), GRPC_INVALID_FUNCTION_HANDLE);
+  EXPECT_EQ(error(), "the handle could not be made: no server has a class none");
+  EXPECT_EQ(grpc_function_handle_default(&handle, "thrice"), GRPC_FUNCTION_NOT_FOUND);
+  ASSERT_EQ(grpc_function_handle_default(&handle, "twice"), GRPC_NO_ERROR) << error();
+  EXPECT_EQ(grpc_call(&handle, 3, &result), GRPC_NO_ERROR) << error();
+  EXPECT_EQ(grpc_function_handle_destruct(&handle), GRPC_NO_ERROR);
+  EXPECT_EQ(grpc_call(&handle, 3, &result), GRPC_INVALID_FUNCTION_HANDLE);
+  EXPECT_TRUE(error().starts_with("this is no function handle")) << error();
+}
+
 TEST_F(Handles, AreInvalidBeforeAndAfterTheirLife) {
   initialize();
   grpc_function_handle_t handle{12345};
