@@ -206,6 +206,31 @@ TEST(Apfarm, WritesAJoblogAndGoesOnFromIt) {
             "3 1 0 echo 2; test 2 != 2\n");
 }
 
+TEST(Apfarm, AppendsToAJoblogAndLeavesOtherFilesAsTheyAre) {
+  const Folder folder;
+  const std::string log = folder / "log";
+  EXPECT_EQ(output_of({"--joblog", "+" + log, "echo", ":::", "a"}), "a\n");
+  folder.write("log", folder.read("log") + "5\t:\t12.0");  // torn
+  EXPECT_EQ(output_of({"--joblog", "+" + log, "echo", ":::", "b"}), "b\n");
+  EXPECT_EQ(joblog_fields(folder.read("log")), "1 0 0 echo a\n1 0 0 echo b\n");
+  EXPECT_EQ(output_of({"-k", "--resume", "--joblog", log, "echo", ":::", "a", "c"}), "c\n");
+  // GNU Parallel writes no title there.
+  folder.write("log", folder.read("log").substr(folder.read("log").find('\n') + 1));
+  EXPECT_EQ(output_of({"-k", "--resume", "--joblog", log, "echo", ":::", "a", "c", "d"}), "d\n");
+
+  const std::string before = folder.read("log") + "5\t:\t12.0";
+  folder.write("log", before);
+  EXPECT_EQ(output_of({"--dry-run", "--joblog", log, "echo", ":::", "a"}), "echo a\n");
+  EXPECT_EQ(output_of({"--dry-run", "--resume", "--joblog", log, "echo", ":::", "a", "c", "d", "e"}), "echo e\n");
+  EXPECT_EQ(folder.read("log"), before);
+  for (const char* const text : {"mine\nunfinished", "unfinished"}) {
+    folder.write("notes", text);
+    EXPECT_EQ(run(apfarm({"--joblog", "+" + (folder / "notes"), "echo", ":::", "a"})).status, 255);
+    EXPECT_EQ(run(apfarm({"--resume", "--joblog", folder / "notes", "echo", ":::", "a"})).status, 255);
+    EXPECT_EQ(folder.read("notes"), text);
+  }
+}
+
 TEST(Apfarm, GoesOnAfterItWasKilled) {
   const Folder folder;
   const std::string log = folder / "log";

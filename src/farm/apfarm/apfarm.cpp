@@ -220,7 +220,7 @@ void add_run_options(CLI::App& app, CommandLine& line) {
   SessionOptions& session = line.session;
   app.add_option("-j,--jobs,-P,--max-procs,--maxprocs", line.jobs,
                  "Jobs at once, on each host: N, N% of the cores, +N, -N; 0: many. Default: 100%.");
-  app.add_option("--joblog,--jl", session.joblog, "Write a line for each job that has ended.");
+  app.add_option("--joblog,--jl", session.joblog, "Write a line for each job that has ended; +FILE: append it.");
   app.add_flag("--resume", line.resume, "Leave out the jobs that the joblog has.");
   app.add_flag("--resume-failed", line.resume_failed, "Leave out the jobs that did not fail, by the joblog.");
   app.add_option("--retries", session.tries, "Run a failing job so many times at most.")
@@ -257,6 +257,8 @@ void read_words(CommandLine& line) {
   if (line.resume || line.resume_failed) session.resume = line.resume_failed ? Resume::failed : Resume::rest;
   if (session.resume != Resume::no && session.joblog.empty())
     refuse("--resume needs to know what has been done: name the file by --joblog FILE");
+  if (session.joblog == "-")
+    refuse("--joblog -: standard output has what jobs print: name a file, such as /dev/stderr");
   if (session.ungroup && (line.tag || session.json || session.keep_order || !line.results.empty()))
     refuse("-u leaves the output to the jobs: it does not go with --tag, --json, --results or --keep-order");
   if (session.json && !line.results.empty()) refuse("--json prints outputs, which --results keeps in files: use one");

@@ -62,17 +62,22 @@ std::string text_of(int descriptor, const std::string& file) {
 
 }  // namespace
 
-Joblog::Joblog(const std::string& file, bool resume)
-    : file_(file),
-      descriptor_(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | (resume ? 0 : O_TRUNC), 0666)) {
+Joblog::Joblog(const std::string& file, bool resume, bool writes) : file_(file.substr(file.starts_with('+') ? 1 : 0)) {
+  const bool appends = file.starts_with('+');
+  const int flags = writes ? O_RDWR | O_CREAT | O_APPEND | (resume || appends ? 0 : O_TRUNC) : O_RDONLY;
+  descriptor_ = os::UniqueFd(::open(file_.c_str(), flags | O_CLOEXEC, 0666));
+  if (!descriptor_ && !writes && errno == ENOENT) return;  // as an empty one
   if (!descriptor_) refuse(file, "open");
-  std::string text = resume ? text_of(descriptor_.get(), file) : "";
+  struct stat status {};  // to read a pipe or terminal that lines are appended to would wait for ever
+  const bool reads = resume || (appends && ::fstat(descriptor_.get(), &status) == 0 && S_ISREG(status.st_mode));
+  const std::string text = reads ? text_of(descriptor_.get(), file) : "";
   const std::size_t whole = text.rfind('\n') + 1;  // 0 when there is none
+  // First, because a file that is no joblog stays as it is.
+  read_past(whole == 0 && !title.starts_with(text) ? text + '\n' : text.substr(0, whole));
+  if (!writes) return;
   // A pipe or device cannot be cut, and had nothing.
   if (whole != text.size() && ::ftruncate(descriptor_.get(), static_cast<off_t>(whole)) != 0) refuse(file, "cut");
-  text.resize(whole);
-  read_past(text);
-  if (text.empty() && !os::write_all(descriptor_.get(), title)) refuse(file, "write");
+  if (whole == 0 && !os::write_all(descriptor_.get(), title)) refuse(file, "write");
 }
 
 void Joblog::read_past(const std::string& text) {
@@ -82,7 +87,7 @@ void Joblog::read_past(const std::string& text) {
     const std::string_view line(text.data() + begin, end - begin);
     begin = end + 1;
     if (++number == 1 && text.starts_with(title)) continue;
-    auto record = number == 1 ? std::nullopt : parse_line(line);
+    auto record = parse_line(line);  // what GNU Parallel appends to a new file has no title
     if (!record) {
       throw Error(Errc::bad_option, fmt::format("--joblog {}: line {} is none of a joblog: \"{}\"; name another file",
                                                 file_, number, line.substr(0, 80)));

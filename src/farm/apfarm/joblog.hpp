@@ -29,9 +29,10 @@ struct JobRecord {
 
 class Joblog {
  public:
-  /// Opens the file, or makes it. With `resume`, what it has is kept; a last line that is not whole is removed.
+  /// Opens the file, or makes it. With `resume`, or as "+FILE", what it has is kept; a last line that is not whole is
+  /// removed. Unless it `writes`, it only looks for what is to be resumed, and nothing may be added.
   /// Throws Error(failed), or Error(bad_option) when the file is no joblog.
-  Joblog(const std::string& file, bool resume);
+  Joblog(const std::string& file, bool resume, bool writes);
 
   /// The last line of each job that the file had.
   [[nodiscard]] const std::map<std::uint64_t, JobRecord>& past() const noexcept { return past_; }

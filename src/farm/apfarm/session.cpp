@@ -139,7 +139,9 @@ class Session {
         outputs_max_(options.keep_order ? outputs_max() : UINT64_MAX),
         tally_("apfarm", options.title) {
     ::signal(SIGPIPE, SIG_IGN);
-    if (!options.joblog.empty()) joblog_.emplace(options.joblog, options.resume != Resume::no);
+    const bool resumes = options.resume != Resume::no;
+    if (!options.joblog.empty() && (resumes || !options.dry_run))
+      joblog_.emplace(options.joblog, resumes, !options.dry_run);
     for (std::unique_ptr<JobHost>& host : hosts) hosts_.push_back({.host = std::move(host)});
   }
   Session(const Session&) = delete;
