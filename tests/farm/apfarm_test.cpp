@@ -113,6 +113,10 @@ TEST(Apfarm, TakesOptionsOfScripts) {
   const Ended above = run(apfarm({"--results", place, "echo", ":::", ".."}));
   EXPECT_EQ(above.status, 255);
   EXPECT_NE(above.error.find("the value .. is no folder of its own"), std::string::npos) << above.error;
+  folder.write("file", "");
+  const Ended no_folder = run(apfarm({"--results", folder / "file/x", "echo", ":::", "a"}));
+  EXPECT_EQ(no_folder.error,
+            "apfarm: --results: cannot make the folder " + (folder / "file/x/1/a") + ": Not a directory\n");
   // Each start is later than the one before by the delay at least, whatever the machine does.
   EXPECT_EQ(run(apfarm({"-j4", "--delay", "0.05", "--joblog", folder / "log", "true", ":::", "1", "2", "3"})).status,
             0);

@@ -574,6 +574,9 @@ class Session {
     const std::filesystem::path path = begins_names ? place : place + "/";
     std::error_code problem;
     std::filesystem::create_directories(path.parent_path(), problem);
+    if (problem)
+      throw Error(Errc::failed, fmt::format("--results: cannot make the folder {}: {}", path.parent_path().string(),
+                                            problem.message()));
     const auto write = [&](const char* name, const char* ending, std::string_view text, int copied) {
       const std::string file = begins_names ? path.string() + ending : (path / name).string();
       const os::UniqueFd descriptor(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
