@@ -273,6 +273,8 @@ void read_words(CommandLine& line) {
     if (line.results.ends_with(ending)) refuse("--results: a file of all outputs is that of --json: use --json > FILE");
   }
   line.inputs.named = !line.header.empty();
+  line.inputs.trims = line.inputs.columns.has_value();
+  if (line.inputs.named && !line.inputs.columns) line.inputs.columns = "\t";
   line.inputs.separator = line.null ? std::string(1, '\0') : parse_separator(line.separator);
   const bool fills = line.many || line.xargs;
   line.inputs.group = line.group == 0 && !fills ? 1 : line.group;

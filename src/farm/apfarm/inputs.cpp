@@ -217,6 +217,7 @@ Inputs::Values Inputs::all_of(const InputSource& source) {
 /// The first one names what follows.
 void Inputs::note_names(Values& values) {
   if (!style_.named || values.empty()) return;
+  if (values[0].ends_with('\r')) values[0].pop_back();  // of a file from Windows
   if (columns_)
     columns_->cut(values[0], names_);
   else
@@ -304,6 +305,11 @@ Inputs::State Inputs::next_record(Values& values) {
   if (!columns_) return State::value;
   Values cut;
   for (const std::string& value : values) columns_->cut(value, cut);
+  for (std::string& value : cut) {
+    if (!style_.trims) break;
+    value.erase(value.find_last_not_of(blanks) + 1);
+    value.erase(0, std::min(value.find_first_not_of(blanks), value.size()));
+  }
   values = std::move(cut);
   return State::value;
 }

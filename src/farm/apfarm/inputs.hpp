@@ -52,6 +52,7 @@ class Inputs {
     std::size_t group = 1;                 ///< Records for each job at most; 0: as many as there is room for.
     bool lines = false;                    ///< A value that ends with a blank goes on in the next one (-L).
     std::optional<std::string> columns{};  ///< A regular expression of what stands between the values of a value.
+    bool trims = false;                    ///< Blanks around those are none of them (GNU Parallel: with --colsep).
     bool linked = false;                   ///< All sources go along with the first one, short ones from their start.
     bool skips_blank = false;              ///< Values without anything but blanks are none (-r).
     std::optional<std::string> last{};     ///< A value that ends its source, without being one (-E).
