@@ -134,10 +134,12 @@ std::optional<std::string_view> nearest(std::string_view text, std::span<const s
   for (std::string_view candidate : candidates) {
     // A name that must change by more than a third was not meant; a prefix or an extension ("stack" for
     // "stack-size") was.
-    const bool part = text.size() >= 3 && (candidate.starts_with(text) || text.starts_with(candidate));
+    const bool part =
+        std::min(text.size(), candidate.size()) >= 3 && (candidate.starts_with(text) || text.starts_with(candidate));
     const std::size_t distance = edit_distance(text, candidate);
     const std::size_t tolerated = std::max<std::size_t>(1, std::max(text.size(), candidate.size()) / 3);
-    if (!part && distance > tolerated) continue;
+    const bool shares_nothing = distance >= std::max(text.size(), candidate.size());  // as two letters do
+    if (!part && (distance > tolerated || shares_nothing)) continue;
     if (!best || distance < best_distance) {
       best = candidate;
       best_distance = distance;

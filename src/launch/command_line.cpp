@@ -93,7 +93,6 @@ class Parser {
   std::optional<int> take_entry_arguments(std::string_view entry, int argc, const char* const* argv, int& at);
   std::optional<int> split(int argc, const char* const* argv, int& program);
   [[nodiscard]] bool takes_value(std::string_view option) const;
-  [[nodiscard]] std::string unknown_option(const std::string& word) const;
   void add_program_options();
   void add_machine_options();
   void note_given();
@@ -234,14 +233,6 @@ bool Parser::takes_value(std::string_view option) const {
   return known != nullptr && known->get_items_expected_max() > 0;
 }
 
-std::string Parser::unknown_option(const std::string& word) const {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app_.get_options()) names.push_back("--" + option->get_single_name());
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  const auto meant = text::nearest(word, views);
-  return fmt::format("unknown option {}{}", word, meant ? fmt::format("; did you mean {}?", *meant) : std::string{});
-}
-
 /// argv[at] is --args or --args=VALUE. Where the entry's signature has no types, the program's file says how many there
 /// are, and that is not known yet.
 std::optional<int> Parser::take_entry_arguments(std::string_view entry, int argc, const char* const* argv, int& at) {
@@ -312,7 +303,7 @@ std::optional<int> Parser::parse(int argc, const char* const* argv) {
   try {
     app_.parse(static_cast<int>(own_.size()), own_.data());
   } catch (const CLI::ExtrasError&) {
-    return refuse(unknown_option(app_.remaining().front()));
+    return refuse(unknown_option(app_, app_.remaining().front()));
   } catch (const CLI::ParseError& error) {
     return app_.exit(error) == 0 ? finish_output("aprun") : usage;
   }

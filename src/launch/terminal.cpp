@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/system/system_error.hpp>
 #include <cerrno>
@@ -17,6 +18,7 @@
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
 #include "base/os/thread.hpp"
+#include "base/text.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -108,6 +110,20 @@ std::string failure_text(const std::exception& error) {
   const auto* const own = dynamic_cast<const std::system_error*>(&error);
   if (own == nullptr || own->code() != std::errc::resource_unavailable_try_again) return error.what();
   return "cannot start a thread: " + own->code().message() + os::thread_remedy;
+}
+
+std::string unknown_option(const CLI::App& options, std::string_view word) {
+  std::vector<std::string_view> names;
+  for (const CLI::Option* option : options.get_options()) {
+    if (option->get_group().empty()) continue;  // not for people
+    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+    names.insert(names.end(), option->get_snames().begin(), option->get_snames().end());
+  }
+  std::string_view name = word.substr(0, word.find('='));
+  name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+  const auto meant = text::nearest(name, names);
+  return fmt::format("unknown option {}{}", word,
+                     meant ? fmt::format("; did you mean {}{}?", meant->size() == 1 ? "-" : "--", *meant) : "");
 }
 
 void tell_user(std::string_view who, std::string_view text) {

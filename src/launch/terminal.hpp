@@ -10,6 +10,10 @@
 #include <string_view>
 #include <vector>
 
+namespace CLI {
+class App;
+}
+
 namespace aplib::launch {
 
 /// Opens /dev/null for each of the descriptors 0 to 2 that is closed. Otherwise the next opened file would be taken for
@@ -38,6 +42,9 @@ inline constexpr const char* no_memory_text =
 
 /// What the user is told of an exception that ends the program.
 [[nodiscard]] std::string failure_text(const std::exception& error);
+
+/// What the user is told of a word that is none of the options: also which one was probably meant.
+[[nodiscard]] std::string unknown_option(const CLI::App& options, std::string_view word);
 
 /// Writes "who: text" and an end of line to standard error, in one piece; without a name, only the text. If standard
 /// error takes nothing, that is no failure, because there is nobody to tell.

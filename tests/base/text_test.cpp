@@ -84,6 +84,11 @@ TEST(Text, NearestPrefersTheCloserAndRefusesTheFar) {
   EXPECT_EQ(nearest("colour", names), std::nullopt);
   EXPECT_EQ(nearest("", names), std::nullopt);
   EXPECT_EQ(nearest("bind", {}), std::nullopt);
+  constexpr std::array<std::string_view, 3> short_ones{"c", "n", "np"};
+  EXPECT_EQ(nearest("n", short_ones), "n");
+  EXPECT_EQ(nearest("nq", short_ones), "n");
+  EXPECT_EQ(nearest("y", short_ones), std::nullopt);
+  EXPECT_EQ(nearest("cpu_bind", short_ones), std::nullopt);
 }
 
 }  // namespace

@@ -357,7 +357,9 @@ TEST(Apfarm, TellsWhatCannotBeStarted) {
 
 TEST(Apfarm, RefusesInWords) {
   const std::vector<std::pair<Words, std::string>> wrong{
-      {{"--frob", "ls", ":::", "a"}, "unknown option --frob"},
+      {{"--frob", "ls", ":::", "a"}, "unknown option --frob\n"},
+      {{"--job", "2", "ls", ":::", "a"}, "unknown option --job; did you mean --jobs?"},
+      {{"-S", "host", "ls", ":::", "a"}, "other computers are those of a pool: --in POOL"},
       {{"-j", "x", "ls", ":::", "a"}, "-j x: use a number of jobs"},
       {{"--timeout", "-1", "ls", ":::", "a"}, "use seconds"},
       {{"--halt", "often", "ls", ":::", "a"}, "--halt often: use never"},

@@ -129,6 +129,9 @@ TEST(Aprun, UsageErrorsAreSaidAndNothingStarts) {
   EXPECT_EQ(refusal({"-n", "x", program}),
             "aprun: -n: \"x\" is not a number of cells: use 1 .. 16384, or -g 4x2 for a grid");
   EXPECT_EQ(refusal({"--thread", "2", program}), "aprun: unknown option --thread; did you mean --threads?");
+  EXPECT_EQ(refusal({"--n", "2", program}), "aprun: unknown option --n; did you mean -n?");
+  EXPECT_EQ(refusal({"-cells", "2", program}), "aprun: unknown option -cells; did you mean --cells?");
+  EXPECT_EQ(refusal({"-y", program}), "aprun: unknown option -y");
   EXPECT_EQ(refusal({"-n", "2", "-g", "2x2", program}), "aprun: -n excludes --grid");
   EXPECT_EQ(refusal({"--timeout", "0", program}),
             "aprun: --timeout: \"0\" is not a time: use seconds above 0, for example 90 or 0.5");

@@ -303,6 +303,7 @@ TEST(MpiexecOptions, AreRefusedWithAReason) {
       {{"-n", "0", "prog"}, "use 1 .. 16384"},
       {{"-n", "many", "prog"}, "\"many\" is not a number"},
       {{"--nq", "2", "prog"}, "unknown option --nq; did you mean"},
+      {{"--cpu_bind=none", "prog"}, "unknown option --cpu_bind=none; --help lists"},
       {{"-oversubscribe=1", "prog"}, "unknown option"},
       {{"--oversubscribe=1", "prog"}, "takes 0 values, not 1"},
       {{"-host", "a b", "prog"}, "is not a host's name"},

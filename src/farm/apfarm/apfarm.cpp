@@ -294,6 +294,12 @@ void make_templates(CommandLine& line) {
         Results{.place = CommandTemplate::of_name(line.results, line.command), .names = line.command.names};
 }
 
+std::string unknown_option(const CLI::App& app, const std::string& word) {
+  if (word.starts_with("-S") || word.starts_with("--sshlogin"))
+    return fmt::format("unknown option {}: other computers are those of a pool: --in POOL", word);
+  return launch::unknown_option(app, word) + "\nRun with --help for more information.";
+}
+
 std::vector<std::unique_ptr<JobHost>> make_hosts(const CommandLine& line, std::size_t slots) {
   if (!line.pool.empty()) {
     return hosts_of_pool({.pool = line.pool,
@@ -343,7 +349,7 @@ int run(int argc, char** argv) {
   if (!words.command.empty() && words.command[0] == "--")
     words.command.erase(words.command.begin());
   else if (!words.command.empty() && words.command[0].starts_with("-"))
-    refuse(fmt::format("unknown option {}; run with --help for those there are", words.command[0]));
+    refuse(unknown_option(app, words.command[0]));
   line.session.title = words.command.empty() ? "commands" : fmt::format("{}", fmt::join(words.command, " "));
   Inputs inputs(std::move(words.sources), line.inputs);
   line.command.names = inputs.names();
