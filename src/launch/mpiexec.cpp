@@ -186,7 +186,30 @@ void read_host_list(std::vector<SlottedHost>& hosts, std::string_view list, cons
   }
 }
 
-/// A line of a host file: name, then slots=N; other words of that form are for other launchers.
+/// What stands behind a host's name, as slots=N, in files for Open MPI and MPICH; there some have - for _. The first
+/// three mean the same; the others have no meaning here.
+constexpr std::array<std::string_view, 20> host_keys{"slots",
+                                                     "count",
+                                                     "cpu",
+                                                     "slots_max",
+                                                     "max_slots",
+                                                     "cpu_max",
+                                                     "max_cpu",
+                                                     "count_max",
+                                                     "max_count",
+                                                     "username",
+                                                     "user_name",
+                                                     "user",
+                                                     "boards",
+                                                     "sockets",
+                                                     "sockets_per_board",
+                                                     "cores",
+                                                     "cores_per_socket",
+                                                     "cpu_set",
+                                                     "binding",
+                                                     "ifname"};
+
+/// A line of a host file: name, then slots=N and other keys.
 void read_host_line(std::vector<SlottedHost>& hosts, std::string_view line, const std::string& subject) {
   std::optional<SlottedHost> host;
   line = line.substr(0, line.find('#'));
@@ -197,10 +220,19 @@ void read_host_line(std::vector<SlottedHost>& hosts, std::string_view line, cons
     line.remove_prefix(word.size());
     if (!host) {
       host = read_host(word, subject);
-    } else if (word.starts_with("slots=")) {
-      host->slots = read_count(word.substr(6), subject);
+    } else if (const std::size_t equals = word.find('='); equals != word.npos) {
+      std::string key(word.substr(0, equals));
+      std::ranges::replace(key, '-', '_');
+      const auto known = std::ranges::find(host_keys, key);
+      if (known == host_keys.end()) {
+        const auto meant = text::nearest(key, host_keys);
+        deny(fmt::format("{}: unknown key \"{}\": {}", subject, word.substr(0, equals),
+                         meant ? fmt::format("did you mean {}?", *meant) : "write slots=N behind the host's name"));
+      }
+      if (known - host_keys.begin() > 2) continue;
+      host->slots = read_count(word.substr(equals + 1), subject);
       host->slots_given = true;
-    } else if (word.find('=') == word.npos) {
+    } else {
       deny(fmt::format("{}: \"{}\" behind the host's name: write slots=N there, and each host on a line of its own",
                        subject, word));
     }

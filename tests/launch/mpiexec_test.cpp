@@ -284,6 +284,13 @@ TEST(MpiexecHosts, ComeFromFiles) {
   const std::string path = file_named("mpiexec-hosts");
   std::ofstream(path) << "# comment\na slots=2 max_slots=4\n\nb\r\n";
   EXPECT_EQ(hosts_of({"-f", path.c_str()}), hosts_of({"-host", "a:2,b"}));
+  std::ofstream(path) << "a count=2 user_name=me boards=1\nb cpu=3 binding=user:0,1 ifname=eth0\n";
+  EXPECT_EQ(hosts_of({"-f", path.c_str()}), hosts_of({"-host", "a:2,b:3"}));
+  for (const auto& [line, problem] : {std::pair("a slot=2", "unknown key \"slot\": did you mean slots?"),
+                                      std::pair("a foo=1 slots=2", "unknown key \"foo\": write slots=N")}) {
+    std::ofstream(path) << "b\n" << line << "\n";
+    EXPECT_NE(refusal({"-f", path.c_str(), "prog"}).find(path + ":2: " + problem), std::string::npos) << line;
+  }
   std::ofstream(path) << "a:2\nb 3\n";
   EXPECT_NE(refusal({"--hostfile", path.c_str(), "prog"}).find(path + ":2: \"3\""), std::string::npos);
   std::ofstream(path) << "# none\n";
