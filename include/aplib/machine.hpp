@@ -35,8 +35,11 @@ struct Report {
 /// Call from: any thread that is not a task. Not thread-safe: only one thread may use a Machine.
 class APLIB_API Machine {
  public:
+  /// The options are those of the environment. When one of these is wrong, each run tells so on stderr, starts nothing
+  /// and returns ExitStatus::usage; options() are the defaults.
+  Machine();
   /// Checks the options and plans the placement. The threads start in run(). Throws Error(bad_option).
-  explicit Machine(Options options = Options::from_environment());
+  explicit Machine(Options options);
   ~Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;

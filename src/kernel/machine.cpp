@@ -223,6 +223,15 @@ void Machine::Impl::start_cells(TaskControl& self, std::function<void()> body, T
 
 bool Machine::Impl::hosts_here() const noexcept { return process == nullptr || process->self() == 0; }
 
+Machine::Machine() {
+  try {
+    impl_ = std::make_unique<Impl>(Options::from_environment());
+  } catch (const Error& error) {
+    impl_ = std::make_unique<Impl>(Options{});
+    impl_->environment_problem = error.what();
+  }
+}
+
 Machine::Machine(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 
 Machine::~Machine() = default;
@@ -264,6 +273,14 @@ Report called_off() {
 }
 
 }  // namespace
+
+Report Machine::Impl::refused_environment() {
+  log.error("{}", environment_problem);
+  Report report;
+  report.exit_status = static_cast<int>(ExitStatus::usage);
+  report.reason = environment_problem;
+  return report;
+}
 
 Report Machine::Impl::run_cells(CellProgram first, const StartNote* start) {
   make_domain(start != nullptr, start);
@@ -316,12 +333,14 @@ Report Machine::Impl::run_host(const std::function<int()>& host_program) {
 
 Report Machine::run(std::function<void()> cell_program) {
   refuse_in_task("run");
+  if (!impl_->environment_problem.empty()) return impl_->refused_environment();
   const OneRun one(impl_->running, "run");
   return impl_->run_cells(CellProgram{std::move(cell_program), 0, impl_->program_stack_bytes});
 }
 
 Report Machine::run_host(std::function<int()> host_program) {
   refuse_in_task("run_host");
+  if (!impl_->environment_problem.empty()) return impl_->refused_environment();
   const OneRun one(impl_->running, "run_host");
   return impl_->run_host(host_program);
 }

@@ -72,6 +72,8 @@ struct Machine::Impl {
   /// another process has asked for.
   Report run_cells(CellProgram first, const StartNote* start = nullptr);
   Report run_host(const std::function<int()>& host_program);
+  /// What a run is in a wrong environment.
+  Report refused_environment();
   /// The host program runs in this process.
   [[nodiscard]] bool hosts_here() const noexcept;
 
@@ -85,6 +87,7 @@ struct Machine::Impl {
   static Impl& of(Domain& domain);
 
   Options options;
+  std::string environment_problem;  ///< Empty: none.
   Placement placement;
   Log log;
   std::unique_ptr<Domain> domain;  // kept after a run: messages that outlive it still own buffers

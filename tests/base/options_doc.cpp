@@ -41,8 +41,9 @@ How values are written (capital letters do not matter):
 - a switch: `on`, `yes`, `true`, `1`, or `off`, `no`, `false`, `0`
 
 A value out of range, an unknown option and an unknown variable that starts with `APLIB_` are errors: nothing is
-started and the exit status is 2 (see [exit-status.md](exit-status.md)). A variable with an empty value counts as
-absent.
+started and the exit status is 2 (see [exit-status.md](exit-status.md)). A `Machine` that is made without options says
+what is wrong with the variables when it is to run, and its report has that status; `Options::from_environment()` throws
+an `Error`. A variable with an empty value counts as absent.
 
 Usable cores are those of the affinity mask (`taskset`, cpusets), fewer when a CPU quota of a cgroup (a container's
 limit) does not pay for all of them. A core here is what the kernel schedules on, a hardware thread.
