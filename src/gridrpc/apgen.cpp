@@ -65,6 +65,9 @@ int generate(int argc, char** argv) {
       "Writes the main part of a server of GridRPC, in C: of an interface in Ninf's language, or of functions of a "
       "shared library that was compiled with -g.",
       "apgen");
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return std::string("apgen: ") + error.what() + "\nRun with --help for more information.\n";
+  });
   std::string file;
   std::vector<std::string> functions;
   std::string output;

@@ -338,6 +338,9 @@ int main(int argc, char** argv) {
   aplib::relay::Command command;
   CLI::App app{"aprelay: joins processes of APlib machines that cannot call each other."};
   app.set_version_flag("--version", std::string("aprelay (APlib) ") + aplib::version);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("aprelay: {}\nRun with --help for more information.\n", error.what());
+  });
   auto* const what = app.add_option_group("what");
   what->add_flag("--serve", command.serve, "Stands for all jobs of this user, until it is ended.");
   what->add_flag("--session", command.session, "For one job, which speaks on standard input: what aprun starts.");

@@ -349,7 +349,9 @@ TEST(Apfarm, TellsWhatCannotBeStarted) {
   start.environment = {{"PARALLEL_SHELL", "/no/such/shell"}};
   const Ended shell = run(start);
   EXPECT_EQ(shell.status, 1);
-  EXPECT_NE(shell.error.find("cannot start \"echo 1;\": No such file or directory"), std::string::npos) << shell.error;
+  EXPECT_NE(shell.error.find("cannot start \"echo 1;\": No such file or directory: the shell /no/such/shell"),
+            std::string::npos)
+      << shell.error;
   const Ended large = run(apfarm({"echo"}, std::string(200'000, 'x')));
   EXPECT_EQ(large.status, 1);
   EXPECT_NE(large.error.find(": Argument list too long"), std::string::npos) << large.error;
@@ -366,6 +368,7 @@ TEST(Apfarm, RefusesInWords) {
       {{"--resume", "ls", ":::", "a"}, "name the file by --joblog"},
       {{"ls", "::::", "/nonexistent/list"}, "cannot open /nonexistent/list: No such file"},
       {{"echo {= s/a/b/ =}", ":::", "a"}, "needs Perl"},
+      {{"--plus", "echo {##}", ":::", "a"}, "the number of all jobs is not known"},
       {{"--joblog", "/etc/passwd", "--resume", "ls", ":::", "a"}, "line 1 is none of a joblog"},
   };
   for (const auto& [words, text] : wrong) {

@@ -161,6 +161,8 @@ void CommandTemplate::refuse_unknown(std::string_view inside) const {
   if ((rest.empty() || std::string_view(":#%/^,+").find(rest[0]) == rest.npos) &&
       std::ranges::find(words, rest) == words.end())
     return;
+  if (inside == "##")
+    throw Error(Errc::bad_option, "--plus: {##} is not there: the number of all jobs is not known when they start");
   throw Error(Errc::bad_option,
               fmt::format("--plus: {{{}}} is not there; use the shell's own expansions on a value: x={{}}; echo "
                           "\"${{x#a}}\"",

@@ -162,8 +162,10 @@ JobProcess::JobProcess(const Command& command, const std::string& shell, const s
   if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
   streams.group->store(0, std::memory_order_release);
   const bool lacks_room = problem == EAGAIN || problem == ENOMEM;
+  const bool is_of_shell = problem == ENOENT || problem == EACCES;  // which was tried last
   throw Error(lacks_room ? Errc::exhausted : Errc::failed,
-              fmt::format("cannot start \"{}\": {}", command.text.substr(0, 200), os::process_text(problem)));
+              fmt::format("cannot start \"{}\": {}{}", command.text.substr(0, 200), os::process_text(problem),
+                          is_of_shell ? fmt::format(": the shell {}", shell) : ""));
 }
 
 JobFiles JobProcess::unused_files() noexcept {
