@@ -133,6 +133,7 @@ int pool_up(const UpRequest& request) {
     throw Error(Errc::bad_option, problem + (request.file.empty() ? "" : "; --name gives another one"));
   if (request.submit.empty() && !(request.options.empty() && request.folder.empty()))
     throw Error(Errc::bad_option, "--folder and the words behind -- are for --submit");
+  const pool::PoolLock lock(name);
   if (!request.submit.empty()) {
     const std::string text = request.file.empty() ? "" : read_text(request.file);
     return up_in_job(name, text, request,
@@ -166,6 +167,7 @@ int pool_up(const UpRequest& request) {
 }
 
 int pool_down(const std::string& name) {
+  const pool::PoolLock lock(name);
   const Pool pool = Pool::open(name);
   const std::vector<pool::KeeperAddress> ways = pool.ways();
   std::vector<std::string> problems(ways.size());

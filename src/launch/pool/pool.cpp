@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view folder_ending = ".pool";
+constexpr std::string_view lock_ending = ".pool-lock";
 constexpr const char* state_name = "/pool";  // the key, the id, the cluster file's path
 constexpr const char* known_name = "/known";
 constexpr const char* file_name = "/cluster.toml";
@@ -104,6 +106,24 @@ bool is_this_computer(const std::string& name) {
 bool is_of_allocation(const cluster::Cluster& cluster) {
   return std::ranges::all_of(cluster.hosts, [](const cluster::ClusterHost& host) { return host.line == 0; });
 }
+
+PoolLock::PoolLock(const std::string& name) {
+  if (const std::string problem = Pool::name_problem(name); !problem.empty()) throw Error(Errc::bad_option, problem);
+  path_ = fmt::format("{}/{}{}", ctl::registry_folder(), name, lock_ending);
+  for (;;) {
+    file_.reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file_) refuse(fmt::format("cannot make {}", path_));
+    while (::flock(file_.get(), LOCK_EX) != 0)
+      if (errno != EINTR) refuse(fmt::format("cannot lock {}", path_));
+    struct stat locked {
+    }, there{};
+    if (::fstat(file_.get(), &locked) != 0) refuse(fmt::format("cannot look at {}", path_));
+    if (::stat(path_.c_str(), &there) == 0 && there.st_ino == locked.st_ino) return;
+    // Who had it has removed it.
+  }
+}
+
+PoolLock::~PoolLock() { ::unlink(path_.c_str()); }
 
 Pool::Pool(std::string name, std::string text, std::string id, comm::JobKey key, const std::string& file,
            std::optional<BatchJob> job)

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/os/descriptor.hpp"
 #include "comm/job_key.hpp"
 #include "launch/cluster/cluster.hpp"
 #include "launch/pool/batch_job.hpp"
@@ -118,11 +119,25 @@ class Pool {
   std::vector<PoolHost> hosts_;
 };
 
+/// Who makes, repairs or ends the pool of that name has it; others that would wait until then, or until its process has
+/// ended. Throws Error.
+class PoolLock {
+ public:
+  explicit PoolLock(const std::string& name);
+  ~PoolLock();
+  PoolLock(const PoolLock&) = delete;
+  PoolLock& operator=(const PoolLock&) = delete;
+
+ private:
+  std::string path_;
+  os::UniqueFd file_;
+};
+
 struct Repair {
   std::size_t missing = 0;                        ///< Hosts that were not within reach before.
   std::map<std::size_t, std::string> problems{};  ///< Whole messages, by host of those that are not now.
 };
-/// Starts keepers where none stands, and leads the ways to them. Blocks. Throws Error.
+/// Starts keepers where none stands, and leads the ways to them. Blocks. Throws Error. REQUIRES: the PoolLock.
 [[nodiscard]] Repair repair(const Pool& pool);
 
 /// Throws Error(failed) where the pool has a job that does not run, which says whether it waits, or has ended.

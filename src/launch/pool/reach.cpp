@@ -296,6 +296,8 @@ Pool Pool::reach(const std::string& name) {
   std::string come;
   for (const PoolHost& each : pool.hosts()) come += fmt::format("{} {}\n", each.name, each.host.standing_keeper);
   if (pool.led() == come) return pool;
+  const PoolLock lock(name);
+  if (pool.led() == come) return pool;  // another process has done it meanwhile
   const Repair done = repair(pool);
   pool.keep_led(come);
   if (done.problems.size() == pool.hosts().size())

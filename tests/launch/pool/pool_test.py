@@ -192,6 +192,21 @@ class Here(PoolTest):
             self.run_it("aprun", "--in", "p", RING, status=2).stderr, "^aprun: there is no pool p: apctl up"
         )
 
+    def test_two_ups_at_once(self):
+        file = self.folder.write("p.toml", self.FILE)
+        for _ in range(4):
+            ups = [
+                subprocess.Popen(self.command("apctl", "up", "-f", file), stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                for _ in range(3)
+            ]
+            ends = [(*up.communicate(timeout=PATIENCE), up.returncode) for up in ups]
+            self.assertEqual(ends, [("pool p: 1 host stands ready\n", "", 0)] * 3)
+            self.assertEqual(len(processes("apkeeper")), 1)
+            self.run_it("apctl", "down", "p")
+            self.assertTrue(namespaces.wait_until(lambda: not processes("apkeeper"), PATIENCE))
+            self.assertEqual(list(RUNTIME.iterdir()), [])
+
     def test_status_and_words_of_programs(self):
         self.up()
         lines = self.run_it("aprun", "--in", "p", "--processes", "sh", "-c", "echo out; echo err >&2; exit 3", status=3)
