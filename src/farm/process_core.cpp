@@ -45,6 +45,8 @@ constexpr Time make_again_max = std::chrono::seconds(8);
 /// So long a farm waits for workers of a pool, when it has none left, and when it never had one.
 constexpr Time without_workers = std::chrono::seconds(60);
 constexpr Time without_first_worker = std::chrono::seconds(5);
+/// So long the end of a farm waits for what workers of a pool have printed last.
+constexpr Time last_words = std::chrono::seconds(2);
 
 Time steady_now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
@@ -224,11 +226,27 @@ class ProcessCore final : public Core {
   void end_workers() override {
     event_.signal();
     dispatcher_.join();
+    if (far_) hear_last_words();
     for (auto& [number, worker] : crew_) static_cast<void>(nursery_->end(worker.child.process));
     for (Worker& worker : starting_) static_cast<void>(nursery_->end(worker.child.process));
     crew_.clear();
     starting_.clear();
     nursery_.reset();
+  }
+
+  /// What workers of a pool have printed may come after their results, and apctl keeps what ends without a newline. It
+  /// closes its channel when it has passed all on.
+  void hear_last_words() {
+    for (const auto& [number, worker] : crew_) ::shutdown(worker.child.channel.get(), SHUT_WR);
+    const Time until = now() + last_words;
+    for (const auto& [number, worker] : crew_) {
+      pollfd one{worker.child.channel.get(), POLLIN, 0};
+      for (Time time = now(); time < until; time = now()) {
+        static_cast<void>(::poll(&one, 1, static_cast<int>((until - time) / std::chrono::milliseconds(1)) + 1));
+        const ssize_t count = ::recv(one.fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+        if (count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN)) break;
+      }
+    }
   }
 
   void add_worker() {

@@ -393,6 +393,10 @@ class Callables(PoolFarmTest):
         self.assertEqual((errors.count("main"), set(errors)), (6, {"main", "printed in a task"}))
         self.assertGreaterEqual(errors.count("printed in a task"), 40)  # idle workers run the last ones, too
 
+    def test_output_without_a_newline(self):
+        _, errors = self.end(self.begin("p", 6, "rests"))
+        self.assertGreaterEqual("".join(errors).count("<rest>"), 40)
+
     def test_a_task_that_kills_its_workers(self):
         out, _ = self.end(self.begin("p", 3, "deaths"))
         self.assertEqual(out, ["main", "3 workers", "332833500", "given up: 1"])

@@ -5,6 +5,7 @@
 //   farm-pool-program POOL WORKERS deaths      a task that kills its worker each time, among others
 //   farm-pool-program POOL WORKERS hang        a task that hangs and has a timeout, and one that hangs without
 //   farm-pool-program POOL WORKERS slow        "begun", and tasks that take a while
+//   farm-pool-program POOL WORKERS rests       40 tasks that print without a newline
 //
 // With the variable OTHER_BUILD, which reaches only what is started here, it is another program than its workers.
 #include <unistd.h>
@@ -89,6 +90,13 @@ void slow(Farm& farm) {
   std::printf("%d\n", sum);
 }
 
+void rests(Farm& farm) {
+  std::vector<aplib::farm::Future<int>> all;
+  for (int i = 0; i < 40; ++i)
+    all.push_back(farm.submit([](int n) { return std::fputs("<rest>", n % 2 == 0 ? stdout : stderr); }, i));
+  for (const auto& each : all) each.get();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -100,7 +108,11 @@ int main(int argc, char** argv) {
   try {
     Farm farm({.where = Where::pool, .workers = static_cast<unsigned>(std::atoi(argv[2])), .pool = argv[1]});
     std::printf("%u workers\n", farm.workers());
-    (what == "squares" ? squares : what == "deaths" ? deaths : what == "hang" ? hang : slow)(farm);
+    (what == "squares"  ? squares
+     : what == "deaths" ? deaths
+     : what == "hang"   ? hang
+     : what == "rests"  ? rests
+                        : slow)(farm);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "refused: %s\n", error.what());
     return 1;
