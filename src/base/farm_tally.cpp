@@ -100,7 +100,8 @@ FarmTally::FarmTally(std::string_view kind, std::string_view title) noexcept {
     lock.l_type = F_WRLCK;
     // All of it is there from now on: a file system that is full is no signal later.
     void* mapped = MAP_FAILED;
-    if (::fcntl(file_.get(), F_SETLK, &lock) == 0 && ::posix_fallocate(file_.get(), 0, sizeof(Sheet)) == 0)
+    if (os::file_may_have(sizeof(Sheet)) && ::fcntl(file_.get(), F_SETLK, &lock) == 0 &&
+        ::posix_fallocate(file_.get(), 0, sizeof(Sheet)) == 0)
       mapped = ::mmap(nullptr, sizeof(Sheet), PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
     if (mapped == MAP_FAILED) {
       ::unlink(path_.c_str());

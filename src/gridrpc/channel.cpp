@@ -132,7 +132,8 @@ void Channel::shut() const noexcept { ::shutdown(reader_.get(), SHUT_RDWR); }
 Arena Arena::make(std::uint64_t bytes, os::UniqueFd& descriptor) {
   os::UniqueFd file(::memfd_create("aplib-gridrpc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) os::refuse_descriptor("memory to share");
-  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 || ::fcntl(file.get(), F_ADD_SEALS, arena_seals) != 0)
+  if (!os::file_may_have(bytes) || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, arena_seals) != 0)
     os::refuse_descriptor("memory to share");
   Arena arena = map(file);
   descriptor = std::move(file);

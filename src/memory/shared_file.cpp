@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,8 +14,7 @@
 namespace aplib {
 
 std::optional<SharedFile> SharedFile::make(const char* name, std::uint64_t bytes) noexcept {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < bytes) return std::nullopt;  // making it would end us
+  if (!os::file_may_have(bytes)) return std::nullopt;
   os::UniqueFd descriptor(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!descriptor || ftruncate(descriptor.get(), static_cast<off_t>(bytes)) != 0 ||
       fcntl(descriptor.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)

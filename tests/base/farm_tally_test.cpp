@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -145,6 +146,17 @@ TEST_F(FarmTallyTest, NoFolderIsNoFailure) {
   tally.set({.workers = 1});
   tally.note_failure("x");
   tally.end(0, "");
+}
+
+TEST_F(FarmTallyTest, NoRoomIsNoFailure) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  FarmTally tally("test", "x");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  tally.set({.workers = 1});
+  EXPECT_TRUE(FarmWatch::find(folder()).empty());
 }
 
 }  // namespace

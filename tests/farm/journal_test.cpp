@@ -158,7 +158,8 @@ TEST_P(JournaledFarm, TellsThatItCannotWriteIt) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
   const rlimit little{.rlim_cur = journal_title.size(), .rlim_max = limit.rlim_max};
-  const std::string problem = "journal " + journal() + ": cannot write it: File too large";
+  const std::string problem =
+      "journal " + journal() + ": cannot write it: File too large; raise the limit on the size of files (ulimit -f)";
   for (const bool goes_on : {true, false}) {
     std::string why;
     testing::internal::CaptureStderr();

@@ -240,7 +240,8 @@ TEST_F(Calls, LeaveNoPartOfAFileForWhichThereIsNoRoom) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);  // the server has begun, and has none
   EXPECT_EQ(grpc_call(upper, from.c_str(), to.c_str(), log.c_str()), GRPC_SESSION_FAILED);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  EXPECT_EQ(error(), "upper: OUT filename to: the file " + to + " cannot be written: File too large");
+  EXPECT_EQ(error(), "upper: OUT filename to: the file " + to +
+                         " cannot be written: File too large; raise the limit on the size of files (ulimit -f)");
   EXPECT_NE(::access(to.c_str(), F_OK), 0);
   EXPECT_EQ(Files::read(log), "begin\nupper\nupper\n");
 }

@@ -277,6 +277,19 @@ TEST_F(Failure, ProcessesForWhichThereAreNotEnoughOpenFilesAreNotStarted) {
       "processes\n");
 }
 
+TEST_F(Failure, ALimitOnTheSizeOfFilesIsToldWithItsOption) {
+  const std::string words =
+      " -f '" + local_cluster(folder_, 2, 1) + "' '" + folder_.compile("nothing", "int main(void) { return 0; }") + "'";
+  const auto end_of = [&](const std::string& options) {
+    return run({.arguments = {"/bin/sh", "-c", "ulimit -f 100; exec " + std::string(APRUN_PROGRAM) + options + words}});
+  };
+  const Ended refused = end_of(" --module shm");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(contains(refused.error, "File too large; raise the limit on the size of files (ulimit -f)"))
+      << refused.error;
+  EXPECT_EQ(end_of("").status, 0) << "other modules need no such memory";
+}
+
 TEST_F(Failure, ANodeWithoutARouteToTheLauncherSaysSoAtOnce) {
   // In a network of its own nothing is up, not even loopback.
   const auto begun = std::chrono::steady_clock::now();

@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fcntl.h>
@@ -156,10 +157,20 @@ inline constexpr const char* memory_remedy =
   return lacks_memory ? memory_remedy : "";
 }
 
-/// What the system says of an error (errno), and of one that is a limit on open files or memory what helps.
+/// Whether a file, or memory that is one, may have so many bytes. Else errno is EFBIG: to give it them would end the
+/// process by SIGXFSZ.
+[[nodiscard]] inline bool file_may_have(std::uint64_t bytes) noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur) return true;
+  errno = EFBIG;
+  return false;
+}
+
+/// What the system says of an error (errno), and of one that is a limit on files or memory what helps.
 [[nodiscard]] inline std::string text_of(int error) {
   std::string text = std::strerror(error);
   if (error == EMFILE) text += "; raise the limit of open files (ulimit -n)";
+  if (error == EFBIG) text += "; raise the limit on the size of files (ulimit -f)";
   if (error == ENOMEM) text += memory_remedy;
   if (error == ENFILE) text += "; the computer has no room for more open files (sysctl fs.file-max)";
   return text;

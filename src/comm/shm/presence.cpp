@@ -56,7 +56,7 @@ SharedMemory SharedMemory::make(std::size_t bytes) {
   SharedMemory made;
   made.descriptor_ = os::UniqueFd(::memfd_create("aplib", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const int descriptor = made.descriptor_.get();
-  if (descriptor >= 0 && ::ftruncate(descriptor, static_cast<off_t>(bytes)) == 0) {
+  if (descriptor >= 0 && os::file_may_have(bytes) && ::ftruncate(descriptor, static_cast<off_t>(bytes)) == 0) {
     void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (data != MAP_FAILED) {
       made.data_ = data;
@@ -70,7 +70,7 @@ SharedMemory SharedMemory::make(std::size_t bytes) {
     }
   }
   const int reason = errno;
-  const bool has_remedy = reason == ENOMEM || reason == EMFILE || reason == ENFILE;
+  const bool has_remedy = reason == ENOMEM || reason == EMFILE || reason == ENFILE || reason == EFBIG;
   throw Error(Errc::exhausted, fmt::format("shm: cannot make {} bytes of shared memory: {}{} choose another module",
                                            bytes, os::text_of(reason), has_remedy ? ", or" : ";"));
 }

@@ -254,6 +254,8 @@ bool Receiver::take_begin(const FileBegin& begin) {
   Coming coming{.entry = begin.entry, .bytes = begin.bytes, .time = begin.time, .at = begin.from};
   const std::string& path = manifest_->entries[begin.entry].path;
   try {
+    if (!os::file_may_have(begin.bytes))
+      throw Error(Errc::failed, fmt::format("cannot write {}: {}", shown(path), os::text_of(errno)));
     coming.part = target_->begin(path, settings_.resume && begin.bytes >= resumed_bytes_min, begin.from);
     if (begin.from != 0) {
       auto sum = sum_of(coming.part.descriptor(), begin.from);

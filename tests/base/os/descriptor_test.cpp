@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include "base/os/thread.hpp"
 
@@ -94,6 +95,18 @@ TEST(Pipe, NamesTheLimitOfOpenFiles) {
   }
   EXPECT_NE(text.find("cannot make a pipe: Too many open files"), std::string::npos) << text;
   EXPECT_NE(text.find("ulimit -n"), std::string::npos) << text;
+}
+
+TEST(Files, MayHaveAsManyBytesAsTheLimitSays) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit little{.rlim_cur = 1000, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  EXPECT_TRUE(file_may_have(1000));
+  EXPECT_FALSE(file_may_have(1001));
+  const std::string why = text_of(errno);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  EXPECT_NE(why.find("(ulimit -f)"), std::string::npos) << why;
 }
 
 TEST(EventFd, IsReadableFromSignalToClear) {

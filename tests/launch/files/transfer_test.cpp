@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -142,6 +143,20 @@ TEST_F(Transfer, WhatIsThereAndDiffersStaysAndIsNamed) {
   send(replaces);
   EXPECT_EQ(read_file(to() / "tree/other"), "new!");
   EXPECT_EQ(read_file(to() / "tree/longer"), "new and longer");
+}
+
+TEST_F(Transfer, FilesBeyondTheLimitOnTheirSizeAreNamedAndOthersCome) {
+  write_file(from() / "large", std::string(100'000, 'x'));
+  write_file(from() / "small", "text");
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit little{.rlim_cur = 50'000, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  const Transferred done = transfer(tree(), how());
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  EXPECT_EQ(done.receiver.problems.size(), 1U) << problems(done);
+  EXPECT_TRUE(contains(problems(done), "cannot write tree/large: File too large; raise")) << problems(done);
+  EXPECT_EQ(read_file(to() / "tree/small"), "text");
 }
 
 TEST_F(Transfer, TheSameFileIsLeftAlone) {
