@@ -285,11 +285,9 @@ int run(int argc, char** argv) {
   }
   try {
     app.parse(take_up_options(argc, argv, of_pool.up.options), argv);
+    return action(registry_folder());
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? finish_output("apctl") : static_cast<int>(ExitStatus::usage);
-  }
-  try {
-    return action(registry_folder());
   } catch (const Error& error) {
     tell_user("apctl", error.what());
     return static_cast<int>(error.code() == Errc::failed ? ExitStatus::program_failed : ExitStatus::usage);

@@ -88,8 +88,9 @@ TEST_F(Apctl, NothingRuns) {
 }
 
 TEST_F(Apctl, MistakesOnTheCommandLine) {
-  for (const Strings& arguments : {Strings{}, Strings{"lits"}, Strings{"status", "x"}, Strings{"list", "--all"},
-                                   Strings{"load"}, Strings{"load", "--cells", "3", "x"}}) {
+  for (const Strings& arguments :
+       {Strings{}, Strings{"lits"}, Strings{"status", "x"}, Strings{"list", "--all"}, Strings{"load"},
+        Strings{"load", "--cells", "3", "x"}, Strings{"up"}, Strings{"web", "--socket", "x", "--port", "1"}}) {
     const Ended ended = apctl(arguments);
     EXPECT_EQ(ended.status, 2) << ended.error;
     EXPECT_TRUE(ended.error.starts_with("apctl: ")) << ended.error;
