@@ -174,7 +174,7 @@ TEST(Idl, SaysFilePlaceTextCauseAndRemedyOfAMistake) {
          "1:21: \"the end\": what f does is missing: write { C text }, or Calls \"C\" "
          "FUNCTION(PARAMETER, ...);");
   expect("Module m; Define f() { if (x) { }", "1:22: \"{\": the C text of f does not end: a } for each { is needed");
-  expect("Module m; Define f(IN int n) Calls \"C\" g(m);", "1:42: \"m\": f has no such parameter: did you mean n?");
+  expect("Module m; Define f(IN int n) Calls \"C\" g(m);", "1:42: \"m\": f has no such parameter: it has n");
   expect("Module m; Define f() Calls \"Cobol\" g();", "1:28: \"Cobol\": no language: use \"C\" or \"Fortran\"");
   expect("Module m; Define f() {} Define f() {}", "1:32: \"f\": it is defined twice: use another name");
   expect("Module m; Define f(WORK int n) {}",

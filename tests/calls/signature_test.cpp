@@ -80,7 +80,7 @@ TEST(Signature, WhatCannotBePassedIsRefusedInWords) {
   EXPECT_EQ(complaint_of("f(void,int)"),
             "entry \"f(void,int)\", column 3: \"void\": void is the type of a result only: leave it out");
   EXPECT_EQ(complaint_of("f(double a[n])"),
-            "entry \"f(double a[n])\", column 12: \"n\": f has no such parameter: did you mean a?");
+            "entry \"f(double a[n])\", column 12: \"n\": f has no such parameter: it has a");
 }
 
 }  // namespace

@@ -190,6 +190,7 @@ Pool Pool::open(const std::string& name) {
   const std::string folder = folder_of(name);
   const auto state = os::read_file(folder + state_name);
   const auto text = os::read_file(folder + file_name);
+  if ((!state || !text) && errno != ENOENT && errno != ENOTDIR) refuse(fmt::format("cannot read {}", folder));
   if (!state || !text) {
     const std::vector<std::string> all = names();
     const std::vector<std::string_view> views(all.begin(), all.end());
