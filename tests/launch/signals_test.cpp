@@ -55,6 +55,17 @@ class SignalsFromOutside : public ::testing::Test {
   static void await_begin(Process& process) {
     for (const char* text : {"cell 0 begins", "cell 1 begins"}) ASSERT_TRUE(process.wait_for(text));
   }
+  /// Both cells say that they have got it, and the run ends well.
+  static void expect_to_reach_all(const Start& start, int number) {
+    Process process(start);
+    await_begin(process);
+    process.signal(number);
+    const Ended ended = process.wait();
+    EXPECT_EQ(ended.status, 0) << ended.error;
+    EXPECT_EQ(ended.error, "");
+    for (const char* cell : {"cell 0", "cell 1"})
+      EXPECT_TRUE(contains(ended.out, cell + (": signal " + std::to_string(number)))) << ended.out;
+  }
 
   Folder folder_;
   std::string program_ = folder_.compile("handling", handling);
@@ -65,14 +76,7 @@ TEST_F(SignalsFromOutside, ReachTheProgramsThatAllHandleThem) {
     for (const int number : {SIGUSR1, SIGUSR2, SIGTERM}) {
       for (const char* how : {"waits", "sleeps", "computes"}) {
         SCOPED_TRACE(way[0] + " " + how + " " + std::to_string(number));
-        Process process(start(way, "2", how));
-        await_begin(process);
-        process.signal(number);
-        const Ended ended = process.wait();
-        EXPECT_EQ(ended.status, 0) << ended.error;
-        EXPECT_EQ(ended.error, "");
-        for (const char* cell : {"cell 0", "cell 1"})
-          EXPECT_TRUE(contains(ended.out, cell + (": signal " + std::to_string(number)))) << ended.out;
+        expect_to_reach_all(start(way, "2", how), number);
       }
     }
   }
@@ -131,14 +135,7 @@ TEST_F(SignalsFromOutside, ReachWhoWaitsForThem) {
         Strings words = way;
         words.insert(words.begin(), APRUN_PROGRAM);
         for (const char* word : {"--expand", program.c_str(), "{cid}", how}) words.emplace_back(word);
-        Process process({.arguments = words});
-        await_begin(process);
-        process.signal(number);
-        const Ended ended = process.wait();
-        EXPECT_EQ(ended.status, 0) << ended.error;
-        EXPECT_EQ(ended.error, "");
-        for (const char* each : {"cell 0", "cell 1"})
-          EXPECT_TRUE(contains(ended.out, each + (": signal " + std::to_string(number)))) << ended.out;
+        expect_to_reach_all({.arguments = words}, number);
       }
     }
   }
