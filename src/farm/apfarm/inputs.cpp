@@ -305,10 +305,11 @@ Inputs::State Inputs::next_record(Values& values) {
   if (!columns_) return State::value;
   Values cut;
   for (const std::string& value : values) columns_->cut(value, cut);
-  for (std::string& value : cut) {
-    if (!style_.trims) break;
-    value.erase(value.find_last_not_of(blanks) + 1);
-    value.erase(0, std::min(value.find_first_not_of(blanks), value.size()));
+  if (style_.trims) {
+    for (std::string& value : cut) {
+      value.erase(value.find_last_not_of(blanks) + 1);
+      value.erase(0, std::min(value.find_first_not_of(blanks), value.size()));
+    }
   }
   values = std::move(cut);
   return State::value;

@@ -511,7 +511,7 @@ void stop_this_thread(int, siginfo_t*, void* interrupted) {
   ProgramThread* const thread = this_thread;
   if (thread == nullptr) return;
   TaskContext& context = *thread->context;
-  const int saved_errno = errno_now();
+  const ErrnoKept kept;
   const bool stops =
       !thread->makes && context.exit_frame != nullptr && is_interruptible(*context.instance, interrupted);
   if (stops && thread->over.load(std::memory_order_relaxed)) {
@@ -525,7 +525,6 @@ void stop_this_thread(int, siginfo_t*, void* interrupted) {
   const sigset_t both = stop_signals();
   ::pthread_sigmask(SIG_UNBLOCK, &both, nullptr);  // a handler may leave by longjmp()
   deliver_signals_here(*context.instance, interrupted);
-  failed(saved_errno);
 }
 
 void prepare_stops() {
