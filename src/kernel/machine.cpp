@@ -227,6 +227,7 @@ Machine::Machine() {
   try {
     impl_ = std::make_unique<Impl>(Options::from_environment());
   } catch (const Error& error) {
+    if (error.code() != Errc::bad_option) throw;
     impl_ = std::make_unique<Impl>(Options{});
     impl_->environment_problem = error.what();
   }
