@@ -295,7 +295,8 @@ wire::NodeState Node::state() {
 /// The starter of this process has gone. The launcher may still be there, if only the way to the starter was cut.
 void Node::input_ended() {
   if (connection_) connection_->send(wire::ToldToEnd{0});
-  launcher_gone("standard input has ended");
+  // Behind the message, which the loop is to send: the main thread ends the process then.
+  loop_.post([this] { launcher_gone("standard input has ended"); });
 }
 
 void Node::launcher_gone(const std::string& why) {
