@@ -26,6 +26,9 @@ class Condition {
   [[nodiscard]] virtual bool needs(std::uint32_t cell) const noexcept = 0;
   /// "rank 3 of MPI_COMM_WORLD": for reports. Asked when everybody sleeps.
   [[nodiscard]] virtual std::string missing() const = 0;
+  /// The processor of the task is about to sleep, or awake again. For conditions that other processes make hold, which
+  /// wake nobody unless they know. Looks that follow are behind a fence.
+  virtual void sleeps(bool /*does*/) const noexcept {}
   /// The machine stops, or there is no memory to wait; the task is about to unwind.
   virtual void let_go() noexcept = 0;
 

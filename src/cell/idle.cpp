@@ -2,6 +2,7 @@
 #include "cell/idle.hpp"
 
 #include <optional>
+#include <utility>
 
 #include "cell/domain.hpp"
 #include "cell/processor.hpp"
@@ -20,6 +21,11 @@ constexpr auto idle_before_asking = std::chrono::microseconds(10);
 constexpr std::chrono::nanoseconds poll_of_computed = std::chrono::microseconds(2);
 constexpr auto held_sleep = std::chrono::microseconds(50);
 constexpr int shared_poll_max = 10;  // polling times that others may have the core for before this thread sleeps
+
+/// The clock, or what it has said after an offer of the core: a look costs no more than the clock.
+Clock::time_point time_since(Clock::time_point& offered) noexcept {
+  return offered == Clock::time_point{} ? Clock::now() : std::exchange(offered, {});
+}
 
 }  // namespace
 
@@ -161,6 +167,7 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
   bool asked_network = false;
   bool has_slept = false;
   bool is_timer = false;  // has ended the wait: to poll for it would be to sleep without sleep
+  Clock::time_point offered{};
   while (true) {
     const bool offers = sharing_.is_shared() && polls;  // after each look at everything
     here_.poll();
@@ -188,7 +195,7 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
     if (here_.is_wanted()) break;
     if (network_lately_ == 0 && !offers) pause();  // else the system calls are pause enough
     if (++spins % spins_per_clock_look != 0 && polls && !offers) continue;
-    const Clock::time_point now = Clock::now();
+    const Clock::time_point now = time_since(offered);
     if (start == Clock::time_point{}) start = now;
     if (last_move == Clock::time_point{}) {
       last_move = now;
@@ -209,11 +216,11 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
       has_slept = true;
       if (!ready_.empty()) break;
     } else if (!sharing_.is_computed_on(now) && sharing_.is_due(start, now)) {
-      others += offer_core(now);
+      offered = offer_core(now, others);
     }
   }
   if (start != Clock::time_point{}) {
-    coarse_now_ = Clock::now();
+    coarse_now_ = time_since(offered);
     if (self != nullptr) self->cell->waiting += coarse_now_ - start;
     show_busy(coarse_now_);
     if (!is_timer) learn(coarse_now_ - start, has_slept);
@@ -223,14 +230,18 @@ TaskControl* Idle::await_ready(TaskControl* self) noexcept {
   return ready_.pop();
 }
 
-Clock::duration Idle::offer_core(Clock::time_point now) noexcept {
+// Returns the time after it, if the next look is at once. `others`: for how long they have had the core.
+Clock::time_point Idle::offer_core(Clock::time_point now, Clock::duration& others) noexcept {
   os::offer_core();
-  return sharing_.offered(now, Clock::now());
+  const Clock::time_point after = Clock::now();
+  others += sharing_.offered(now, after);
+  return sharing_.is_shared() ? after : Clock::time_point{};
 }
 
 void Idle::offer_core_in_loop() noexcept {
   const Clock::time_point now = Clock::now();
-  if (sharing_.is_due({}, now)) offer_core(now);
+  Clock::duration others{};
+  if (sharing_.is_due({}, now)) offer_core(now, others);
 }
 
 void Idle::show_idle(Clock::time_point since) noexcept {
@@ -286,8 +297,11 @@ void Idle::park() noexcept {
   if (told) announce_watches(false);
 }
 
-// To other processes, which see of a cell here no more than its heap.
+// To other processes, which see of a cell here no more than its heap, and what its conditions show.
 void Idle::announce_watches(bool sleeps) noexcept {
+  for (const Watching& each : watches_) {
+    if (each.task->watch.condition != nullptr) each.task->watch.condition->sleeps(sleeps);
+  }
   for (const std::uint32_t cell : here_.residents()) {
     if (SlotHeap* const heap = domain_.cells[cell]->heap.made()) heap->set_sleeps(sleeps);
   }

@@ -179,7 +179,7 @@ class Idle {
   void show_choice(Clock::time_point now) noexcept;
   void learn(Clock::duration waited, bool has_slept) noexcept;
   void offer_core_in_loop() noexcept;
-  Clock::duration offer_core(Clock::time_point now) noexcept;
+  Clock::time_point offer_core(Clock::time_point now, Clock::duration& others) noexcept;
   void park() noexcept;
   void sleep(bool in_network, bool held) noexcept;
   void announce_watches(bool sleeps) noexcept;

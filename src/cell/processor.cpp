@@ -293,10 +293,10 @@ void Processor::send_otherwise(const char* call, std::uint32_t cell, std::uint32
   Processor& here = *self.cell->processor;
   if (!here.domain_.send_gate.closed()) [[likely]] {
     const std::uint32_t processor = here.outbound_.route(cell);
+    if (processor == here.network_index_) return here.network_->send(self, call, cell, task, key, bytes);
     if (processor != here.index_) {
       if (here.outbound_.try_small(processor, cell, task, key, bytes)) return;
       if (here.outbound_.try_buffered(processor, cell, task, key, bytes)) return;
-      if (processor == here.network_index_) return here.network_->send(self, call, cell, task, key, bytes);
     } else if (here.mover_.protocol().arriving() != cell) [[likely]] {
       return here.take_unawaited(*here.domain_.cells[cell], task, key, bytes);
     }

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "cell/one_sided.hpp"
 #include "kernel/machine_impl.hpp"
 #include "memory/slot.hpp"
 
@@ -31,6 +32,14 @@ bool is_in_vain(const TaskControl& self, const Condition& condition) noexcept {
 }
 
 void wake_others(TaskControl& self) noexcept { self.cell->processor->domain().wake_carriers(); }
+
+void wake(TaskControl& self, const char* call, CellId cell) {
+  Domain& domain = self.cell->processor->domain();
+  if (domain.is_local(index(cell))) return domain.wake_carriers();
+  one_sided::Copy nothing;
+  nothing.cell = index(cell);
+  domain.network->put(self, call, nothing, false);
+}
 
 void look_again(TaskControl& self) noexcept {
   Idle& idle = self.cell->processor->idle();

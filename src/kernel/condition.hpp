@@ -34,6 +34,9 @@ inline void stir(TaskControl& self, bool waits) noexcept {
   if (!waits) look_again(self);  // else they look when it waits
 }
 
+/// The same where the cell's process is another one, which has said that it sleeps (Condition::sleeps()).
+APLIB_API void wake(TaskControl& self, const char* call, CellId cell);
+
 /// The beginning of the caller's program. Waits until every cell of this process has been here or has ended, so that
 /// none is far ahead of one that has not begun. Returns at once when the cell has been here before.
 APLIB_API void begin_together(TaskControl& self, const char* call);

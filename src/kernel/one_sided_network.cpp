@@ -431,6 +431,7 @@ bool OneSidedNetwork::frame(comm::Peer from, const comm::Label& label, std::span
         memory_.carry_out(from);
       }
       finish_put(from, label);
+      if (body.empty()) domain_.wake_carriers();  // it may say no more than that something has changed
       return true;
     }
     case FrameKind::put_blocks:

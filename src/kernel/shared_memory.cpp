@@ -49,14 +49,7 @@ SharedFilePlace SharedMemory::place() const noexcept {
   return file_ ? SharedFile::place_of(file_->descriptor()).value_or(SharedFilePlace{}) : SharedFilePlace{};
 }
 
-bool crowds_host(const char* call) {
-  const std::uint32_t processes = self_or_throw(call).cell->processor->domain().cell_map.processes();
-  if (processes <= static_cast<unsigned long>(::sysconf(_SC_NPROCESSORS_ONLN))) return false;
-  for (std::uint32_t process = 0; process < processes; ++process) {
-    if (!shares_host(call, process)) return false;
-  }
-  return true;
-}
+void SharedMemory::end_place() noexcept { file_.reset(); }
 
 bool shares_host(const char* call, std::uint32_t process) {
   Domain& domain = self_or_throw(call).cell->processor->domain();

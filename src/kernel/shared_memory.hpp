@@ -30,6 +30,8 @@ class SharedMemory {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   /// Where others find it while this lives, if this has made it. Otherwise a place where nothing is.
   [[nodiscard]] APLIB_API SharedFilePlace place() const noexcept;
+  /// Nobody looks for it any more: it needs no descriptor.
+  APLIB_API void end_place() noexcept;
 
  private:
   SharedMemory(std::optional<SharedFile> file, std::byte* data, std::size_t bytes) noexcept
@@ -43,8 +45,4 @@ class SharedMemory {
 
 /// Whether the process is this one, or one of this host whose memory may be mapped. Call from: task.
 [[nodiscard]] APLIB_API bool shares_host(const char* call, std::uint32_t process);
-/// All processes of the machine share this host, and are more than its processors. All of them say the same. Call from:
-/// task.
-[[nodiscard]] APLIB_API bool crowds_host(const char* call);
-
 }  // namespace aplib::api

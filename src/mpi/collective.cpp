@@ -3,12 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "kernel/condition.hpp"
 #include "kernel/shared_memory.hpp"
 #include "mpi/rank.hpp"
+#include "mpi/tell_all.hpp"
 
 namespace aplib::mpi {
 
@@ -21,6 +25,9 @@ constexpr std::uint32_t kind_mask = 0x1f;
 constexpr int number_shift = 13;
 constexpr std::uint32_t number_mask = 0x7fff;
 static_assert(number_mask + 1 == PersistentNumbers::count);
+
+/// To make one takes the time of some tens of calls by messages.
+constexpr std::uint32_t calls_before_host_board = 16;
 static_assert((number_mask << number_shift | kind_mask << kind_shift | detail_mask) == api::Label::tag_max);
 
 constexpr const char* names[] = {"MPI_Barrier",
@@ -109,42 +116,71 @@ void Collective::send(int to, const Packed& from) const {
 }
 
 void Collective::receive(int from, const Elements& to) const {
-  Window window(*this);
+  WindowOf<1> window(*this);
   window.post(from, to);
   window.wait();
 }
 
 void Collective::exchange(int to, const Elements& sent, int from, const Elements& received) const {
-  Window window(*this);
+  WindowOf<1> window(*this);
   window.post(from, received);
   send(to, sent);
   window.wait();
 }
 
-// By a tree of messages from rank 0, which makes it.
+namespace {
+
+/// What rank 0 has, to all others, by a tree of messages.
+template <class T>
+void hear(const Collective& collective, T& place) {
+  const Elements elements = bytes_at(&place, sizeof place);
+  int step = 1;
+  while (step < collective.size() && (collective.rank() & step) == 0) step *= 2;
+  if (collective.rank() != 0) collective.receive(collective.rank() - step, elements);
+  for (step /= 2; step > 0; step /= 2) {
+    if (collective.rank() + step < collective.size()) collective.send(collective.rank() + step, elements);
+  }
+}
+
+}  // namespace
+
 void Collective::join_board() const {
   comm_.has_no_board = size() == 1;
   for (int i = 0; i < size() && !comm_.has_no_board; ++i) comm_.has_no_board = !api::is_local(name(), comm_.cell_of(i));
-  if (comm_.has_no_board) {
-    comm_.is_crowd = size() > 1 && api::crowds_host(name());
-    return;
-  }
-  const std::uint32_t number = comm_.is_of_persistent_call() ? tag_ & number_mask << number_shift : 0;
-  const std::uint32_t tag = number | static_cast<std::uint32_t>(CollectiveKind::board) << kind_shift;
-  const Collective joining(call_, comm_, tag);
+  if (comm_.has_no_board) return;
   Board* made = nullptr;
-  const Elements place = bytes_at(&made, sizeof made);
-  int step = 1;
-  while (step < size() && (rank() & step) == 0) step *= 2;
-  if (rank() == 0) {
-    made = new Board(static_cast<std::uint32_t>(size()), api::processors(name()));
-  } else {
-    joining.receive(rank() - step, place);
-  }
+  if (rank() == 0) made = new Board(static_cast<std::uint32_t>(size()), api::processors(name()));
+  hear(joining(), made);
   comm_.board.reset(made);
-  for (step /= 2; step > 0; step /= 2) {
-    if (rank() + step < size()) joining.send(rank() + step, place);
+}
+
+// Rank 0 makes it, and all have it or none.
+void Collective::join_host_board() const {
+  if (comm_.collective_calls < calls_before_host_board) return;
+  comm_.has_no_host_board = true;
+  if (size() == 1 || size() > HostBoard::ranks_max || comm_.is_of_nonblocking_calls() || comm_.is_of_persistent_call())
+    return;
+  for (int i = 0; i < size(); ++i) {
+    if (!api::shares_host(name(), api::process_of(name(), comm_.cell_of(i)))) return;
   }
+  const Collective call = joining();
+  std::unique_ptr<HostBoard> made;
+  SharedFilePlace place;
+  if (rank() == 0) {
+    made = HostBoard::make(size());
+    if (made != nullptr) place = made->place();
+  }
+  hear(call, place);
+  if (rank() != 0) made = HostBoard::open(place, size());
+  const std::vector<char> all = tell_all<char>(call, made != nullptr ? 1 : 0);
+  if (std::ranges::find(all, 0) != all.end()) return;
+  made->end_place();
+  comm_.host_board = std::move(made);
+}
+
+Collective Collective::joining() const {
+  const std::uint32_t number = comm_.is_of_persistent_call() ? tag_ & number_mask << number_shift : 0;
+  return {call_, comm_, number | static_cast<std::uint32_t>(CollectiveKind::board) << kind_shift};
 }
 
 bool Collective::is_ours(int from, std::uint32_t tag) const {
@@ -164,11 +200,13 @@ void Collective::fail_disagreement(int rank, std::uint32_t tag) const {
 
 // ---------------------------------------------------------------- receives
 
-Window::~Window() {
+template <int capacity>
+WindowOf<capacity>::~WindowOf() {
   for (int i = 0; i < count_; ++i) static_cast<void>(api::cancel(incoming_[static_cast<std::size_t>(i)].receive));
 }
 
-void Window::post(int from, const Elements& to) {
+template <int capacity>
+void WindowOf<capacity>::post(int from, const Elements& to) {
   Incoming& incoming = incoming_[static_cast<std::size_t>(count_)];
   incoming.to = to;
   incoming.from = from;
@@ -179,7 +217,8 @@ void Window::post(int from, const Elements& to) {
   ++count_;
 }
 
-void Window::begin(Incoming& incoming) {
+template <int capacity>
+void WindowOf<capacity>::begin(Incoming& incoming) {
   std::byte* const place =
       incoming.packed != nullptr ? incoming.packed.get() : reinterpret_cast<std::byte*>(incoming.to.contiguous());
   const Collective& its = collective_;
@@ -188,23 +227,26 @@ void Window::begin(Incoming& incoming) {
              its.comm_.is_of_persistent_call() ? std::optional(its.tag_) : std::nullopt});
 }
 
-void Window::wait_for_all() {
+template <int capacity>
+void WindowOf<capacity>::wait_for_all() {
   const RequestSet all{this, static_cast<std::size_t>(count_), [](const void* window, std::size_t i) -> Posted* {
-                         auto& incoming = static_cast<Window*>(const_cast<void*>(window))->incoming_[i];
+                         auto& incoming = static_cast<WindowOf*>(const_cast<void*>(window))->incoming_[i];
                          return &incoming.receive;
                        }};
   // The machine stops, and somebody's destructor has called; the call ends without doing more.
   if (!wait_for_messages(collective_.call_, all)) fail(MPI_ERR_OTHER, "the machine stops");
 }
 
-void Window::wait() {
+template <int capacity>
+void WindowOf<capacity>::wait() {
   if (count_ == 0) return;
   wait_for_all();
   for (int i = 0; i < count_; ++i) finish(incoming_[static_cast<std::size_t>(i)]);
   count_ = 0;
 }
 
-void Window::finish(Incoming& incoming) {
+template <int capacity>
+void WindowOf<capacity>::finish(Incoming& incoming) {
   const auto check_received = [&] {
     if (!incoming.receive.has_received())
       fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without this call", incoming.from));
@@ -220,6 +262,9 @@ void Window::finish(Incoming& incoming) {
     fail_bytes(incoming.from, bytes, incoming.to.bytes());
   if (incoming.packed != nullptr) unpack(incoming.to, incoming.packed.get(), 0, incoming.to.bytes());
 }
+
+template class WindowOf<1>;
+template class WindowOf<8>;
 
 // ---------------------------------------------------------------- arguments
 

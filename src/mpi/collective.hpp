@@ -94,21 +94,13 @@ class Collective {
       join_board();
     return comm_.board.get();
   }
-  /// Steps in which some ranks wait for others are dear, because each is a turn of all on the host's processors.
-  /// REQUIRES: board() is null.
-  [[nodiscard]] bool is_crowd() const noexcept { return comm_.is_crowd; }
-  /// By the fewest steps: all others send `own` to the first rank, which receives it at place(their rank), does work(),
-  /// and sends all of them `result`.
-  template <class Place, class Work>
-  void through_first(const Elements& own, const Elements& result, const Place& place, const Work& work) const {
-    if (rank() != 0) {
-      send(0, own);
-      return receive(0, result);
-    }
-    for (int i = 1; i < size(); ++i) receive(i, place(i));
-    work();
-    const Packed packed(result);
-    for (int i = 1; i < size(); ++i) send(i, packed);
+  /// What the ranks share where they are in several processes of one host; null: they are not, or the communicator has
+  /// had few calls, so that it may not pay. Small blocks go from all to all there in one step. REQUIRES: board() is
+  /// null.
+  [[nodiscard]] HostBoard* host_board() const {
+    if (comm_.host_board == nullptr && !comm_.has_no_host_board) [[unlikely]]
+      join_host_board();
+    return comm_.host_board.get();
   }
   /// Waits as api::wait() does; a pending call pauses meanwhile, and those of the rank go on.
   [[nodiscard]] Wake wait(TaskControl& self, Condition& condition) const {
@@ -127,10 +119,14 @@ class Collective {
   void exchange(int to, const Elements& sent, int from, const Elements& received) const;
 
  private:
-  friend class Window;
+  template <int capacity>
+  friend class WindowOf;
 
   Collective(const Call& call, Comm& comm, std::uint32_t tag) noexcept : call_(call), comm_(comm), tag_(tag) {}
   void join_board() const;
+  void join_host_board() const;
+  /// The call by which ranks come to their board.
+  [[nodiscard]] Collective joining() const;
   /// No call of the rank is pending, or will be while this one waits.
   [[nodiscard]] bool is_alone() const noexcept { return !is_pending() && call_.rank().pending_calls.stays_empty(); }
   [[nodiscard]] api::Mailbox mailbox() const noexcept;
@@ -143,15 +139,16 @@ class Collective {
 };
 
 /// Some receives that are under way at the same time.
-class Window {
+template <int capacity>
+class WindowOf {
  public:
-  static constexpr int size_max = 8;
+  static constexpr int size_max = capacity;
 
-  explicit Window(const Collective& collective) noexcept : collective_(collective) {}
+  explicit WindowOf(const Collective& collective) noexcept : collective_(collective) {}
   /// Takes back what has not come.
-  ~Window();
-  Window(const Window&) = delete;
-  Window& operator=(const Window&) = delete;
+  ~WindowOf();
+  WindowOf(const WindowOf&) = delete;
+  WindowOf& operator=(const WindowOf&) = delete;
 
   [[nodiscard]] bool is_full() const noexcept { return count_ == size_max; }
   /// REQUIRES: not full; no other open receive is from this rank. `to` stays until wait() has returned.
@@ -175,6 +172,10 @@ class Window {
   std::array<Incoming, size_max> incoming_;
   int count_ = 0;
 };
+
+extern template class WindowOf<1>;
+extern template class WindowOf<8>;
+using Window = WindowOf<8>;
 
 // ---------------------------------------------------------------- arguments of collective calls
 

@@ -14,6 +14,7 @@
 #include "mpi/context.hpp"
 #include "mpi/error.hpp"
 #include "mpi/group.hpp"
+#include "mpi/host_board.hpp"
 #include "mpi/send_buffer.hpp"
 
 namespace aplib::mpi {
@@ -89,7 +90,8 @@ struct Comm : ErrorTarget {
   std::uint32_t duplications = 0;                         ///< The same of MPI_Comm_idup.
   BoardPtr board;                                         ///< Made by the first of them,
   bool has_no_board = false;                              ///< unless it cannot be.
-  bool is_crowd = false;  ///< Then: its ranks share a host with more processes than processors.
+  std::unique_ptr<HostBoard> host_board;                  ///< Then, where its ranks are on one host,
+  bool has_no_host_board = false;                         ///< unless that cannot be, either.
 
  private:
   Comm(Rank& rank, Group& members, Group& others, Errhandler& handler, std::string title, std::uint32_t context)

@@ -207,6 +207,12 @@ class OwnBlock {
   Count copied_ = 0;
 };
 
+/// take(rank) of all others, no rank everybody's first.
+template <class Take>
+void take_others(const Collective& collective, const Take& take) {
+  for (int i = 1; i < collective.size(); ++i) take(collective.behind(i));
+}
+
 /// What all others show, at the board. `is_copied`: all show copies.
 void take_all(const Collective& collective, Meeting& meeting, OwnBlock& own, const Blocks& received, bool is_copied) {
   meeting.arrive();
@@ -214,10 +220,7 @@ void take_all(const Collective& collective, Meeting& meeting, OwnBlock& own, con
   }
   meeting.wait_for_all();
   meeting.part_after(
-      !is_copied,
-      [&] {
-        for (int i = 1; i < collective.size(); ++i) meeting.take(collective.behind(i), received[collective.behind(i)]);
-      },
+      !is_copied, [&] { take_others(collective, [&](int from) { meeting.take(from, received[from]); }); },
       [&] { own.copy_rest(); });
 }
 
@@ -245,6 +248,13 @@ void exchange_blocks(const Call& call, Comm& comm, CollectiveKind kind, const Bl
   }
   own.copy_rest();
   const Count block = own.sent().bytes();
+  const Count all = block * collective.size();
+  if (HostBoard* const board = collective.host_board();
+      board != nullptr && kind == CollectiveKind::alltoall && HostBoard::holds(all)) {
+    board->meet(collective, part_of(sent[0], 0, sent[0].count * collective.size()));
+    return take_others(collective,
+                       [&](int from) { board->take(from, received[from], collective.rank() * block, all); });
+  }
   if (kind == CollectiveKind::alltoall && block <= TwoSteps::block_max && collective.size() >= TwoSteps::size_min)
     return TwoSteps(collective, block).exchange(sent, received);
   exchange_all(
@@ -283,15 +293,6 @@ void gather_small(const Collective& collective, const Elements& own, const Block
   std::array<std::byte, small_gather_max> packed;
   const auto packed_at = [&](int i) { return packed.data() + block * i; };
   pack(packed.data(), own, 0, block);
-  if (collective.is_crowd()) {
-    collective.through_first(
-        bytes_at(packed.data(), block), bytes_at(packed.data(), block * size),
-        [&](int i) { return bytes_at(packed_at(i), block); }, [] {});
-    for (int i = 0; i < size; ++i) {
-      if (i != collective.rank()) unpack(blocks[i], packed_at(i), 0, block);
-    }
-    return;
-  }
   for (int have = 1; have < size; have *= 2) {
     const Count bytes = std::min(have, size - have) * block;
     collective.exchange(collective.behind(have), bytes_at(packed.data(), bytes), collective.before(have),
@@ -310,10 +311,7 @@ void barrier(const Call& call, Comm& comm) {
     return meeting.end_when_complete([](const Meeting&) {});
   }
   const Elements nothing = bytes_at(nullptr, 0);
-  if (collective.is_crowd()) {
-    return collective.through_first(
-        nothing, nothing, [&](int) { return nothing; }, [] {});
-  }
+  if (HostBoard* const board = collective.host_board()) return board->meet(collective, nothing);
   for (int distance = 1; distance < collective.size(); distance *= 2)
     collective.exchange(collective.before(distance), nothing, collective.behind(distance), nothing);
 }
@@ -390,7 +388,14 @@ void allgather(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_D
   OwnBlock own = own_block(call, sendbuf, sendcount, sendtype, blocks[comm.rank()]);
   const Collective collective(call, comm, CollectiveKind::allgather);
   const Count bytes = own.sent().bytes();
-  if (collective.board() == nullptr && comm.size() > 2 && bytes <= small_gather_max / comm.size()) {
+  const bool has_board = collective.board() != nullptr;
+  if (HostBoard* const board = has_board ? nullptr : collective.host_board();
+      board != nullptr && HostBoard::holds(bytes)) {
+    own.copy_rest();
+    board->meet(collective, own.sent());
+    return take_others(collective, [&](int from) { board->take(from, blocks[from]); });
+  }
+  if (!has_board && comm.size() > 2 && bytes <= small_gather_max / comm.size()) {
     own.copy_rest();
     return gather_small(collective, own.sent(), blocks);
   }

@@ -272,6 +272,7 @@ class PendingCalls::Any final : public Condition {
     }
     return text;
   }
+  void sleeps(bool does) const noexcept override { own_.sleeps(does); }
   void let_go() noexcept override {
     own_.let_go();
     for (const PendingCall* const each : pending_.calls_) {

@@ -183,7 +183,8 @@ class Reduction {
   void to_all(const Elements& own, const Elements& result) const {
     if (Board* const board = collective_.board()) return to_all_at(*board, own, result);
     if (is_large(own)) return by_slices(own, result);
-    if (collective_.is_crowd() && Meeting::is_small(own.bytes())) return by_first(own, result);
+    if (HostBoard* const board = collective_.host_board(); board != nullptr && Meeting::is_small(own.bytes()))
+      return by_all(*board, own, result);
     by_doubling(own, result);
   }
 
@@ -218,7 +219,23 @@ class Reduction {
   template <class Begin>
   void to_each(const Elements& own, const Begin& begin, const Elements& result) const {
     if (Board* const board = collective_.board()) return to_each_at(*board, own, begin(collective_.rank()), result);
+    if (HostBoard* const board = collective_.host_board(); board != nullptr && HostBoard::holds(own.bytes()))
+      return to_each_by_all(*board, own, begin(collective_.rank()), result);
     to_each_by_messages([&](int i) { return part_of(own, begin(i), begin(i + 1) - begin(i)); }, result);
+  }
+
+  // As by messages: from the last rank on.
+  void to_each_by_all(HostBoard& board, const Elements& own, Count begin, const Elements& result) const {
+    board.meet(collective_, own);
+    const Count all = own.bytes();
+    const Count first = begin * part_of(own, 0, 1).bytes();
+    Operand other(type_, result.count);
+    for (int rank = collective_.size() - 1; rank >= 0; --rank) {
+      const bool is_last = rank == collective_.size() - 1;
+      const Elements to = is_last ? result : other.elements();
+      board.take(rank, to, first, all);
+      if (!is_last) combine_(to.address, result.address, result.count);
+    }
   }
 
   // slice(i): of a rank's elements.
@@ -324,8 +341,8 @@ class Reduction {
     if (workers.is_helped(rank)) collective_.send(rank - 1, result);
   }
 
-  // In a crowd: the first rank combines as by_doubling() does, so the bits are the same.
-  void by_first(const Elements& own, const Elements& result) const {
+  // Each rank combines what all have as by_doubling() does, so the bits are the same.
+  void by_all(HostBoard& board, const Elements& own, const Elements& result) const {
     const int size = collective_.size();
     const Workers workers(size);
     Operand memory(type_, own.count * size);
@@ -333,15 +350,14 @@ class Reduction {
     const auto combine = [&](int left, int right) {
       combine_(operand(left).address, operand(right).address, own.count);
     };
-    collective_.through_first(own, result, operand, [&] {
-      copy(operand(0), own, 0, own.bytes());
-      for (int rank = 1; workers.is_helped(rank); rank += 2) combine(rank - 1, rank);
-      for (int step = 1; step < workers.count; step *= 2) {
-        for (int first = 0; first < workers.count; first += 2 * step)
-          combine(workers.last_rank(first + step - 1), workers.last_rank(first + 2 * step - 1));
-      }
-      copy(result, operand(size - 1), 0, own.bytes());
-    });
+    board.meet(collective_, own);
+    for (int rank = 0; rank < size; ++rank) board.take(rank, operand(rank));
+    for (int rank = 1; workers.is_helped(rank); rank += 2) combine(rank - 1, rank);
+    for (int step = 1; step < workers.count; step *= 2) {
+      for (int first = 0; first < workers.count; first += 2 * step)
+        combine(workers.last_rank(first + step - 1), workers.last_rank(first + 2 * step - 1));
+    }
+    copy(result, operand(size - 1), 0, own.bytes());
   }
 
   // Large: each rank combines one slice of all, then everyone gets the slices.

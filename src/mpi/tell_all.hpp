@@ -31,13 +31,20 @@ std::vector<T> tell_all(Meeting& meeting, int size, const T& own) {
   return all;
 }
 
-/// The same of a whole call, also where the ranks have no board: by messages, in log2 steps.
+/// The same of a whole call, also where the ranks have no board: at what processes of
+/// a host share, or by messages, in log2 steps.
 template <class T>
 std::vector<T> tell_all(const Collective& collective, const T& own) {
   const int size = collective.size();
   if (Board* const board = collective.board()) {
     Meeting meeting(collective, *board);
     return tell_all(meeting, size, own);
+  }
+  if (HostBoard* const board = collective.host_board(); board != nullptr && HostBoard::holds(sizeof(T))) {
+    std::vector<T> all(static_cast<std::size_t>(size));
+    board->meet(collective, bytes_at(&own, sizeof own));
+    for (int i = 0; i < size; ++i) board->take(i, bytes_at(&all[static_cast<std::size_t>(i)], sizeof(T)));
+    return all;
   }
   std::vector<T> all(static_cast<std::size_t>(size), own);  // in order from the caller on, while it grows
   for (int have = 1; have < size; have *= 2) {

@@ -43,9 +43,20 @@ TEST_F(MpiProgram, CollectivesAgreeWithANaiveComputation) {
         "[machine]\ngrid = \"5x1\"\nlaunch = \"local\"\n[[host]]\nname = \"a\"\ncells = 2\n"
         "[[host]]\nname = \"b\"\ncells = 3\n");
   EXPECT_EQ(output("aprun -f cluster.toml ./collectives 4"), "No Errors\n");
-  // Where they are more than the processors, they take the way with the fewest steps.
+  // They share a board.
   for (const char* const ranks : {"2", "5", "8"})
     EXPECT_EQ(output(std::string("aprun --processes -n ") + ranks + " ./collectives 5"), "No Errors\n") << ranks;
+}
+
+TEST_F(MpiProgram, ProcessesOfAHostMeetInMemory) {
+  EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/meetings.c -o meetings"), "");
+  for (const char* const ranks : {"2", "5", "9"})
+    EXPECT_EQ(output(std::string("timeout 100 aprun --processes -n ") + ranks + " ./meetings"), "No Errors\n") << ranks;
+  write("cluster.toml",
+        "[machine]\ngrid = \"5x1\"\nlaunch = \"local\"\n[[host]]\nname = \"a\"\ncells = 2\n"
+        "[[host]]\nname = \"b\"\ncells = 3\n");
+  EXPECT_EQ(output("timeout 100 aprun -f cluster.toml ./meetings"), "No Errors\n");
+  EXPECT_EQ(output("timeout 100 aprun --processes -n 3 ./meetings 1"), "ended\nended\nended\nended\n");
 }
 
 // Ranks of one process take data straight from each other; those of several send messages.
