@@ -409,9 +409,9 @@ constexpr std::uint64_t bytes_changed(RelocationKind kind) {
   }
 }
 
-[[noreturn]] void refuse_text_relocations(const ElfInput& input, std::uint64_t address) {
-  input.refuse(fmt::format("relocations change its code or constants (at address {:#x})", address),
-               "compile all its parts with -fPIC (apcc does) and link it with -Wl,-z,text to see which are not");
+[[noreturn]] void refuse_text_relocations(const ElfSegments& segments, std::uint64_t address) {
+  segments.refuse(fmt::format("relocations change its code or constants (at address {:#x})", address),
+                  "compile all its parts with -fPIC (apcc does) and link it with -Wl,-z,text to see which are not");
 }
 
 void append(std::vector<Relocation>& relocations, const std::vector<Elf64_Rela>& entries) {
@@ -440,7 +440,7 @@ class WritablePlaces {
             fmt::format("{} bytes at address {:#x} lie outside the loaded segments", range.bytes, range.address));
       }
     }
-    if ((last_->protection & PROT_WRITE) == 0) refuse_text_relocations(segments_.input(), range.address);
+    if ((last_->protection & PROT_WRITE) == 0) refuse_text_relocations(segments_, range.address);
   }
 
  private:
@@ -485,7 +485,7 @@ void check_relocations(const ElfSegments& segments, const std::vector<Relocation
     if (kind == RelocationKind::copy) {
       bytes = symbols[relocation.symbol].bytes;
     } else if (bytes == 0) {
-      segments.input().refuse(
+      segments.refuse(
           fmt::format("needs a relocation of type {} at address {:#x}, which only code for a fixed address has",
                       relocation.type, relocation.offset),
           "compile all its parts with -fPIC (apcc does)");
@@ -628,8 +628,8 @@ void ElfReader::take_segments() {
 
 void ElfReader::check_executable() const {
   if ((dynamic_.flags & DF_TEXTREL) != 0) {
-    input_.refuse("has text relocations: code or constants that must be changed for each address",
-                  "compile all its parts with -fPIC, or link them with apcc");
+    segments_.refuse("has text relocations: code or constants that must be changed for each address",
+                     "compile all its parts with -fPIC, or link them with apcc");
   }
   if (!file_->is_executable_) return;
   if (!segments_.has_interpreter()) {

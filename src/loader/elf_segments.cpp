@@ -296,6 +296,12 @@ void ElfSegments::read_headers() {
   headers_offset_ = header.e_phoff;
   entry_ = header.e_entry;
   headers_ = input_.table<Elf64_Phdr>(headers_offset_, header.e_phnum, "program headers");
+  has_interpreter_ = std::ranges::find(headers_, PT_INTERP, &Elf64_Phdr::p_type) != headers_.end();
+}
+
+void ElfSegments::refuse(std::string_view cause, std::string_view remedy) const {
+  if (has_interpreter_) input_.leave_to_processes(cause, remedy);
+  input_.refuse(cause, remedy);
 }
 
 void ElfSegments::read_loads() {
@@ -304,8 +310,8 @@ void ElfSegments::read_loads() {
   }
   if (segments_.empty()) input_.damaged("program headers", "nothing to load");
   if (page_down(segments_.front().address) != 0) {
-    input_.refuse(fmt::format("is linked to start at address {:#x}", segments_.front().address),
-                  "link it without -Ttext-segment or --image-base, and do not prelink it");
+    refuse(fmt::format("is linked to start at address {:#x}", segments_.front().address),
+           "link it without -Ttext-segment or --image-base, and do not prelink it");
   }
   span_ = page_up(segments_.back().address + segments_.back().memory_bytes);
 }
@@ -346,8 +352,8 @@ void ElfSegments::read_others() {
     switch (header.p_type) {
       case PT_GNU_STACK:
         if ((header.p_flags & PF_X) != 0) {
-          input_.refuse("wants an executable stack",
-                        "link it with -Wl,-z,noexecstack (nested functions of C need one: make them plain functions)");
+          refuse("wants an executable stack",
+                 "link it with -Wl,-z,noexecstack (nested functions of C need one: make them plain functions)");
         }
         break;
       case PT_TLS:
@@ -365,13 +371,12 @@ void ElfSegments::read_others() {
         if (!range.empty() && holding(range) == nullptr) input_.damaged(place(i), "lies outside the loaded segments");
         if (header.p_type == PT_DYNAMIC) dynamic_ = range;
         if (header.p_type == PT_GNU_EH_FRAME) eh_frame_header_ = range;
-        if (header.p_type == PT_INTERP) has_interpreter_ = true;
         break;
       default:
         break;
     }
   }
-  if (dynamic_.empty()) input_.refuse("has no dynamic section (linked with -static?)", "link it with apcc");
+  if (dynamic_.empty()) refuse("has no dynamic section (linked with -static?)", "link it with apcc");
 }
 
 void ElfSegments::read_tls(const Elf64_Phdr& header) {
@@ -379,8 +384,8 @@ void ElfSegments::read_tls(const Elf64_Phdr& header) {
   const std::uint64_t alignment = std::max<std::uint64_t>(header.p_align, 1);
   if (!std::has_single_bit(alignment)) input_.damaged(what, fmt::format("alignment {:#x}", alignment));
   if (alignment > page_bytes) {
-    input_.refuse(fmt::format("has thread-local variables aligned to {} bytes", alignment),
-                  fmt::format("at most {} are possible: lower their alignas", page_bytes));
+    refuse(fmt::format("has thread-local variables aligned to {} bytes", alignment),
+           fmt::format("at most {} are possible: lower their alignas", page_bytes));
   }
   if (header.p_filesz > header.p_memsz) input_.damaged(what, "more bytes in the file than in memory");
   // What follows the initial data is zero and takes no room in the image.

@@ -618,6 +618,30 @@ std::string collector_of(const ElfFile& file) {
                                                            : std::string();
 }
 
+bool imports_some(const ElfFile& file, std::span<const std::string_view> functions) {
+  return std::ranges::any_of(file.symbols(), [functions](const Symbol& symbol) {
+    return !symbol.defined && std::ranges::find(functions, symbol.name) != functions.end();
+  });
+}
+
+/// Of crt1.o's other form, with which gcc and clang link for -pg.
+constexpr std::array<std::string_view, 1> starting_profile{"__monstartup"};
+
+/// A variable of libc or a relative that the executable holds a copy of, and libc does not see; empty: none.
+std::string_view shared_variable_of(const ElfFile& file) {
+  for (const Relocation& each : file.relocations()) {
+    if (arch::relocation_kind(each.type) != arch::RelocationKind::copy) continue;
+    const std::string_view name = file.symbols()[each.symbol].name;
+    void* const address =
+        libc::find_binding(name) == nullptr ? ::dlsym(RTLD_DEFAULT, std::string(name).c_str()) : nullptr;
+    Dl_info owner{};
+    if (address != nullptr && ::dladdr(address, &owner) != 0 && is_never_separate(file_name(owner.dli_fname)) &&
+        !may_be_copied(name, address))
+      return name;
+  }
+  return {};
+}
+
 /// The dynamic linker that the executable names; empty: none.
 std::string interpreter_of(const ElfFile& file) {
   const std::vector<std::byte>& bytes = file.program_headers();
@@ -639,6 +663,9 @@ std::string why_for_processes(const ElfFile& file) {
   if (std::string why = collector_of(file); !why.empty()) return why;
   if (!file.is_executable() || is_made_by_apcc(file)) return {};
   if (needs_missing_sanitizer(file)) return "is built with a sanitizer";
+  if (imports_some(file, starting_profile)) return "is built with -pg, and libc has one profile for a process";
+  if (const std::string_view name = shared_variable_of(file); !name.empty())
+    return fmt::format("holds a copy of '{}', a variable that all cells share", name);
   const std::string its = interpreter_of(file);
   Dl_info ours{};
   const bool known = ::dladdr(reinterpret_cast<const void*>(::getauxval(AT_BASE)), &ours) != 0;
@@ -672,12 +699,6 @@ constexpr std::array<std::string_view, 13> starting_others{"fork",   "vfork",  "
 constexpr std::array<std::string_view, 17> changing_process{
     "clone",  "setrlimit", "setrlimit64", "prlimit",   "prlimit64", "setuid", "seteuid", "setreuid", "setresuid",
     "setgid", "setegid",   "setregid",    "setresgid", "setgroups", "chroot", "dlopen",  "dlmopen"};
-
-bool imports_some(const ElfFile& file, std::span<const std::string_view> functions) {
-  return std::ranges::any_of(file.symbols(), [functions](const Symbol& symbol) {
-    return !symbol.defined && std::ranges::find(functions, symbol.name) != functions.end();
-  });
-}
 
 }  // namespace
 

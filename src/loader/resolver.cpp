@@ -576,12 +576,16 @@ void Resolver::plan_copy(std::uint32_t index, const Relocation& relocation) {
                             symbol.name));
 }
 
+bool may_be_copied(std::string_view symbol, void* address) {
+  return symbol == single_threaded || may_differ(symbol) || process_datum(address).constant;
+}
+
 bool Resolver::plan_copy_of_process(const Relocation& relocation, const Symbol& symbol, void* address) {
   if (symbol.name == single_threaded) return true;
-  const ProcessDatum datum = process_datum(address);
-  if (!datum.constant && !may_differ(symbol.name)) return false;
+  if (!may_be_copied(symbol.name, address)) return false;
   program_.images_.front().plan.copies.push_back({relocation.offset, reinterpret_cast<std::uint64_t>(address),
-                                                  std::min(symbol.bytes, datum.bytes), RelocationPlan::of_process});
+                                                  std::min(symbol.bytes, process_datum(address).bytes),
+                                                  RelocationPlan::of_process});
   return true;
 }
 

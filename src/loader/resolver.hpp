@@ -26,6 +26,9 @@ bool is_one_sided_call(std::string_view symbol) noexcept;
 /// True for a call of the CellOS interface.
 bool is_cellos_call(std::string_view symbol) noexcept;
 
+/// An executable may have a copy of this variable, which the process has at `address`.
+bool may_be_copied(std::string_view symbol, void* address);
+
 class Resolver {
  public:
   Resolver(Program& program, const std::string& path);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -292,6 +294,33 @@ TEST_F(Executable, IsAProcessWhereItCannotBeLoadedSeveralTimes) {
   EXPECT_EQ(ended.status, 7);
   EXPECT_TRUE(contains(ended.error, "one fixed address")) << ended.error;
   EXPECT_TRUE(contains(ended.error, "each of its cells is a process")) << ended.error;
+}
+
+TEST_F(Executable, IsAProcessWhereCellsCannotHaveWhatItHolds) {
+  struct Case {
+    std::string name, source;
+    Strings options;
+    std::string why;
+  };
+  const std::string ends = " int main(void) { return 7; }";
+  const Case cases[] = {
+      {"getdate",
+       "#include <time.h>\nint main(void) { return 7 + getdate_err; }",
+       {"-D_GNU_SOURCE"},
+       "a copy of 'getdate_err'"},
+      {"stack", ends, {"-z", "execstack"}, "wants an executable stack"},
+      {"text", "__asm__(\".text\\nword: .quad main\");" + ends, {"-Wl,-z,notext"}, "text relocations"},
+      {"profile", ends, {"-pg"}, "is built with -pg"},
+  };
+  for (const auto& [name, source, options, why] : cases) {
+    Strings all{"-O1", "-fPIE", "-pie"};
+    all.insert(all.end(), options.begin(), options.end());
+    const Ended ended = aprun({"-n", "2", build(name, source, all)}, {.arguments = {}, .folder = folder_.path()});
+    EXPECT_EQ(ended.status, 7) << name;
+    EXPECT_TRUE(contains(ended.error, why) && contains(ended.error, "each of its cells is a process")) << ended.error;
+    EXPECT_EQ(std::ranges::count(ended.error, '\n'), 2) << ended.error << "with that of the status";
+  }
+  EXPECT_GT(std::filesystem::file_size(folder_ / "gmon.out"), 0U);
 }
 
 TEST_F(Executable, WithoutMainIsRefused) {
