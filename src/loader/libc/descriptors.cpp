@@ -319,12 +319,12 @@ ssize_t own_write(int descriptor, const void* bytes, std::size_t count) {
   return write_in_turn(__builtin_return_address(0), descriptor, bytes, count);
 }
 
-ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
-  Outlet* outlet = outlet_at(__builtin_return_address(0), descriptor);
+ssize_t write_pieces(const void* caller, int descriptor, const iovec* pieces, int count) {
+  Outlet* outlet = outlet_at(caller, descriptor);
   if (outlet == nullptr) {
-    return writev_in_turn(__builtin_return_address(0), descriptor, pieces, count);
+    return writev_in_turn(caller, descriptor, pieces, count);
   }
-  if (outlet->waits) return writev_in_turn(__builtin_return_address(0), outlet->descriptor.get(), pieces, count);
+  if (outlet->waits) return writev_in_turn(caller, outlet->descriptor.get(), pieces, count);
   pthread_testcancel();
   if (outlet->leads == Outlet::Leads::to_file) return ::writev(outlet->descriptor.get(), pieces, count);
   std::string whole;
@@ -332,19 +332,31 @@ ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
   return write_outlet(*outlet, whole.data(), whole.size());
 }
 
+ssize_t own_writev(int descriptor, const iovec* pieces, int count) {
+  return write_pieces(__builtin_return_address(0), descriptor, pieces, count);
+}
+
 /// pread(), pwritev() and their kin: what they are done on has a position, which the host's output has not.
 template <auto native, class Type = decltype(plain(native))>
 struct AtPosition;
 template <auto native, class... Args>
 struct AtPosition<native, Function<ssize_t, int, Args...>> {
-  static ssize_t call(int descriptor, Args... args) {
-    const void* const caller = __builtin_return_address(0);
+  static ssize_t call(int descriptor, Args... args) { return run(__builtin_return_address(0), descriptor, args...); }
+  static ssize_t run(const void* caller, int descriptor, Args... args) {
     const Outlet* const outlet = outlet_at(caller, descriptor);
     if (outlet != nullptr && outlet->leads == Outlet::Leads::to_cell && outlet->cell_stream != Stream::in)
       return failed(ESPIPE);
     return native(asked(caller, descriptor), args...);
   }
 };
+
+/// At -1 it is writev().
+ssize_t own_pwritev2(int descriptor, const iovec* pieces, int count, off64_t place, int flags) {
+  const void* const caller = __builtin_return_address(0);
+  return place == -1 && flags == 0 && outlet_at(caller, descriptor) != nullptr
+             ? write_pieces(caller, descriptor, pieces, count)
+             : AtPosition<::pwritev64v2>::run(caller, descriptor, pieces, count, place, flags);
+}
 
 ssize_t read_in_turn(Outlet& outlet, void* bytes, std::size_t count) {
   if (sharing_flow(*outlet.instance) != nullptr && !await_outlet(outlet)) return -1;
@@ -795,8 +807,8 @@ std::span<const Binding> descriptors_bindings() {
       Binding::of("pwrite64", &AtPosition<::pwrite64>::call),
       Binding::of("pwritev", &AtPosition<::pwritev64>::call),
       Binding::of("pwritev64", &AtPosition<::pwritev64>::call),
-      Binding::of("pwritev2", &AtPosition<::pwritev64v2>::call),
-      Binding::of("pwritev64v2", &AtPosition<::pwritev64v2>::call),
+      Binding::of("pwritev2", &own_pwritev2),
+      Binding::of("pwritev64v2", &own_pwritev2),
       Binding::of("pread", &AtPosition<::pread64>::call),
       Binding::of("pread64", &AtPosition<::pread64>::call),
       Binding::of("__pread_chk", &AtPosition<__pread64_chk>::call),

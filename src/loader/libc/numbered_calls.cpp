@@ -9,8 +9,10 @@
 #include <sched.h>
 #include <sys/fsuid.h>
 #include <sys/personality.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -145,7 +147,6 @@ constexpr SameCall giving_int[] = {
     {SYS_unshare, "unshare"},
     {SYS_vfork, "vfork"},
     {SYS_wait4, "wait4"},
-    {SYS_waitid, "waitid"},
 };
 constexpr SameCall giving_long[] = {
     {SYS_copy_file_range, "copy_file_range"},
@@ -155,7 +156,9 @@ constexpr SameCall giving_long[] = {
     {SYS_mq_timedreceive, "mq_timedreceive"},
     {SYS_msgrcv, "msgrcv"},
     {SYS_pread64, "pread64"},
+    {SYS_preadv, "preadv"},
     {SYS_pwrite64, "pwrite64"},
+    {SYS_pwritev, "pwritev"},
     {SYS_read, "read"},
     {SYS_readlink, "readlink"},
     {SYS_readv, "readv"},
@@ -165,15 +168,22 @@ constexpr SameCall giving_long[] = {
     {SYS_sendmsg, "sendmsg"},
     {SYS_sendto, "sendto"},
     {SYS_shmat, "shmat"},
+    {SYS_splice, "splice"},
+    {SYS_tee, "tee"},
     {SYS_times, "times"},
+    {SYS_vmsplice, "vmsplice"},
     {SYS_write, "write"},
     {SYS_writev, "writev"},
 };
 
 /// What would be so for the thread that carries the cell, or for all cells.
 constexpr SameCall refused[] = {
-    {SYS_capset, "capset"},   {SYS_landlock_restrict_self, "landlock_restrict_self"}, {SYS_pivot_root, "pivot_root"},
-    {SYS_seccomp, "seccomp"}, {SYS_timer_create, "timer_create by number"},
+    {SYS_capset, "capset"},
+    {SYS_landlock_restrict_self, "landlock_restrict_self"},
+    {SYS_pivot_root, "pivot_root"},
+    {SYS_seccomp, "seccomp"},
+    {SYS_set_robust_list, "set_robust_list"},
+    {SYS_timer_create, "timer_create by number"},
 };
 
 /// The thread whose scheduling is meant is the one that carries the cell.
@@ -198,8 +208,11 @@ bool opens_descriptor(long number) noexcept {
 
 /// And what begins with one.
 bool takes_descriptor(long number) noexcept {
-  constexpr std::array taking{SYS_preadv,  SYS_pwritev, SYS_preadv2,    SYS_pwritev2,   SYS_fallocate,
-                              SYS_openat2, SYS_statx,   SYS_getdents64, SYS_newfstatat, SYS_fstatfs};
+  constexpr std::array taking{SYS_fallocate,       SYS_openat2,          SYS_statx,           SYS_getdents,
+                              SYS_getdents64,      SYS_newfstatat,       SYS_fstatfs,         SYS_fadvise64,
+                              SYS_readahead,       SYS_syncfs,           SYS_sync_file_range, SYS_getsockopt,
+                              SYS_setsockopt,      SYS_getsockname,      SYS_getpeername,     SYS_timerfd_settime,
+                              SYS_timerfd_gettime, SYS_inotify_add_watch};
   return std::ranges::find(taking, number) != taking.end();
 }
 
@@ -372,6 +385,13 @@ std::optional<long> wait_with_mask(long number, Words words) {
   std::abort();  // it does not return
 }
 
+/// Operations on a futex that holds its owner's number.
+bool has_owner(long operation) noexcept {
+  constexpr std::array owned{FUTEX_LOCK_PI,   FUTEX_LOCK_PI2,        FUTEX_TRYLOCK_PI,
+                             FUTEX_UNLOCK_PI, FUTEX_WAIT_REQUEUE_PI, FUTEX_CMP_REQUEUE_PI};
+  return std::ranges::find(owned, operation) != owned.end();
+}
+
 /// Calls whose results libc's functions give in another form. Nothing: none of these.
 std::optional<long> call_another_way(Instance& instance, long number, const Words& words) {
   const int error = errno_now();
@@ -416,9 +436,23 @@ std::optional<long> call_another_way(Instance& instance, long number, const Word
       return result == 0 ? 0 : failed(result);
     }
     case SYS_futex:
-      if (const long operation = words[1] & FUTEX_CMD_MASK; operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET)
+      if (const long operation = words[1] & FUTEX_CMD_MASK; operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET) {
         if (Instance* const waiter = sharing_flow(instance)) return futex_in_turn(*waiter, words.data());
+      } else if (has_owner(operation) && !on_program_thread()) {
+        instance.services().warn(
+            "a futex that inherits priority (FUTEX_LOCK_PI) is refused (ENOSYS): the system knows its owner as a "
+            "thread, and that of the cell carries others, too; run the program with --processes");
+        return failed(ENOSYS);
+      }
       return std::nullopt;
+    case SYS_preadv2:
+    case SYS_pwritev2:  // the upper half of the place is in the lower one
+      return call_with(function_of(number == SYS_preadv2 ? "preadv2" : "pwritev2"),
+                       {words[0], words[1], words[2], words[3], words[5]});
+    case SYS_waitid:
+      return wait_for_one(instance, static_cast<idtype_t>(words[0]), static_cast<id_t>(words[1]),
+                          reinterpret_cast<siginfo_t*>(words[2]), static_cast<int>(words[3]),
+                          reinterpret_cast<rusage*>(words[4]));
     default:
       return wait_with_mask(number, words);
   }

@@ -672,14 +672,17 @@ pid_t own_waitpid(Instance& instance, pid_t child, int* status, int options) {
 }
 
 // One look, at children of the instance where `kind` names several. 0, or the error.
-int look_for_one(Instance& instance, idtype_t kind, id_t id, siginfo_t& found, int options) {
-  if (kind != P_ALL && kind != P_PGID) return ::waitid(kind, id, &found, options | WNOHANG) == 0 ? 0 : errno;
+int look_for_one(Instance& instance, idtype_t kind, id_t id, siginfo_t& found, int options, rusage* usage) {
+  const auto look = [&](idtype_t which, id_t number) {
+    return ::syscall(SYS_waitid, which, number, &found, options | WNOHANG, usage) == 0 ? 0 : errno;
+  };
+  if (kind != P_ALL && kind != P_PGID) return look(kind, id);
   ProcessPrivate& own = shared_part(instance.libc().process);
   const std::lock_guard lock(own.mutex);
   bool has_any = false;
   for (const pid_t child : own.children) {
     if (kind == P_PGID && id != 0 && ::getpgid(child) != static_cast<pid_t>(id)) continue;
-    if (::waitid(P_PID, static_cast<id_t>(child), &found, options | WNOHANG) != 0) continue;
+    if (look(P_PID, static_cast<id_t>(child)) != 0) continue;
     has_any = true;
     if (found.si_pid == 0) continue;
     const bool ended = found.si_code == CLD_EXITED || found.si_code == CLD_KILLED || found.si_code == CLD_DUMPED;
@@ -689,10 +692,12 @@ int look_for_one(Instance& instance, idtype_t kind, id_t id, siginfo_t& found, i
   return has_any ? 0 : ECHILD;
 }
 
-int own_waitid(Instance& instance, idtype_t kind, id_t id, siginfo_t* info, int options) {
+}  // namespace
+
+int wait_for_one(Instance& instance, idtype_t kind, id_t id, siginfo_t* info, int options, rusage* usage) {
   for (ChildWait wait(instance);; wait.pass()) {
     siginfo_t found{};
-    const int error = look_for_one(instance, kind, id, found, options);
+    const int error = look_for_one(instance, kind, id, found, options, usage);
     if (error != 0 && error != EINTR) return failed(error);
     if (found.si_pid != 0 || (options & WNOHANG) != 0) {
       if (info != nullptr) *info = found;
@@ -703,6 +708,12 @@ int own_waitid(Instance& instance, idtype_t kind, id_t id, siginfo_t* info, int 
     }
     if (wait.is_interrupted()) return failed(EINTR);
   }
+}
+
+namespace {
+
+int own_waitid(Instance& instance, idtype_t kind, id_t id, siginfo_t* info, int options) {
+  return wait_for_one(instance, kind, id, info, options, nullptr);
 }
 
 pid_t own_wait3(Instance& instance, int* status, int options, rusage* usage) {

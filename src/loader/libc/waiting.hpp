@@ -6,8 +6,10 @@
 #pragma once
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
@@ -116,6 +118,8 @@ int open_in_turn(Instance* instance, int folder, const char* path, int flags, mo
 /// syscall(SYS_futex, words...) that waits, of an instance that must not block its thread. Wakes for no reason, too, as
 /// that call may.
 long futex_in_turn(Instance& instance, const long* words);
+/// waitid(), which the system also asks what the child has used. Call from: a flow of the instance.
+int wait_for_one(Instance& instance, idtype_t kind, id_t id, siginfo_t* info, int options, rusage* usage);
 /// write(), part by part, for the rest may need a reader that this thread carries.
 ssize_t write_in_turn(const void* caller, int descriptor, const void* bytes, std::size_t count);
 ssize_t writev_in_turn(const void* caller, int descriptor, const iovec* pieces, int count);

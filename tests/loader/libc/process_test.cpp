@@ -770,6 +770,51 @@ TEST_F(LibcProcess, CallsByNumberMeanItsDescriptors) {
                  1);
 }
 
+TEST_F(LibcProcess, CallsByNumberOfPiecesAndOfAChildsUsageDoWhatFunctionsDo) {
+  expect_private(R"C(
+    #include <fcntl.h>
+    #include <spawn.h>
+    #include <sys/resource.h>
+    #include <sys/syscall.h>
+    #include <sys/uio.h>
+    #include <sys/wait.h>
+    void step(int n) {
+      char text[10] = "", *words[] = {"sh", "-c", "exit 3", NULL};
+      struct iovec in = {"abcdef", 6}, out = {text, 2}, nothing = {text, 0};
+      struct rusage usage;
+      siginfo_t info;
+      pid_t child;
+      const int saved = fcntl(0, F_DUPFD, 10);
+      ended(syscall(SYS_pwritev, 1, &in, 1, 0L, 0L), ESPIPE);
+      say("%ld ", syscall(SYS_pwritev2, 1, &nothing, 1, -1L, -1L, 0));
+      close(0);
+      syscall(SYS_memfd_create, "x", 0);
+      say("%ld ", syscall(SYS_pwritev, 0, &in, 1, 1L, 0L));
+      say("%ld ", syscall(SYS_pwritev2, 0, &in, 1, 3L, 0L, 0));
+      say("%ld %s ", syscall(SYS_preadv, 0, &out, 1, 2L, 0L), text);
+      say("%ld %s ", syscall(SYS_preadv2, 0, &out, 1, 5L, 0L, 0), text);
+      dup2(saved, 0);
+      close(saved);
+      memset(&usage, 0xff, sizeof usage);
+      posix_spawn(&child, "/bin/sh", NULL, NULL, words, NULL);
+      say("%ld ", syscall(SYS_waitid, P_PID, child, &info, WEXITED, &usage));
+      say("%d %d %d ", info.si_pid == child, info.si_status, usage.ru_maxrss > 0);
+    })C",
+                 1);
+}
+
+TEST_F(LibcProcess, FutexesWhoseOwnerIsAThreadAreRefused) {
+  const Side side = by_turns(R"C(
+    #include <linux/futex.h>
+    #include <sys/syscall.h>
+    static int word;
+    void step(int n) { ended(syscall(SYS_futex, &word, FUTEX_LOCK_PI, 0, NULL), ENOSYS); say("%d", word); })C",
+                             1, {Side{}})[0];
+  EXPECT_EQ(side.said, "-1 1 0");
+  ASSERT_EQ(side.warnings.size(), 1U);
+  EXPECT_NE(side.warnings[0].find("--processes"), std::string::npos) << side.warnings[0];
+}
+
 /// Libc would send the signal to the process.
 TEST_F(LibcProcess, ALookUpThatEndsWithASignalIsRefused) {
   const Side side = by_turns(R"C(
