@@ -285,7 +285,9 @@ int thread_state_changed(Instance& instance) noexcept {
   }
   instance.for_each_context([](TaskContext& context) { context.swaps = true; });
   if (has_files(&state)) load_files(&state);
-  uselocale(state.thread_locale != nullptr ? state.thread_locale : LC_GLOBAL_LOCALE);
+  // A thread that the program has made keeps the one that it has chosen.
+  if (const TaskContext* const flow = here(); flow == nullptr || !flow->of_thread)
+    uselocale(state.thread_locale != nullptr ? state.thread_locale : LC_GLOBAL_LOCALE);
   return 0;
 }
 

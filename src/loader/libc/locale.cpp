@@ -409,6 +409,12 @@ void start_locale(Instance& instance) {
   if (set_global(own, own.names)) instance.libc().thread_locale = own.global;
 }
 
+void start_thread_locale(Instance& instance) noexcept {
+  const LibcState& state = instance.libc();
+  if (const LocaleState* const own = std::atomic_ref(instance.libc().locale.part).load(std::memory_order_acquire))
+    use_own(state, *own);
+}
+
 std::span<const Binding> locale_bindings() {
   static const std::array table{
       bound<::setlocale, own_setlocale>("setlocale"),

@@ -183,6 +183,8 @@ void start_environment(Instance& instance);
 void start_program_name(Instance& instance) noexcept;
 /// "C", whatever the process uses. May throw std::bad_alloc.
 void start_locale(Instance& instance);
+/// A thread of the program begins: with the global locale, whatever its maker has chosen. Call from: that thread.
+void start_thread_locale(Instance& instance) noexcept;
 /// tzname before the first tzset(), as in a fresh process.
 void start_time_zone(Instance& instance) noexcept;
 

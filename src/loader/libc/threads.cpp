@@ -197,6 +197,7 @@ void* run_thread(void* state) {
   current_program_context = &context;
   if (context.swaps) context.ops->swap(nullptr, &context);
   start_thread_files(*context.instance);
+  start_thread_locale(*context.instance);
   measure_thread(context);
   struct AtEnd {  // also when pthread_exit or a cancellation unwinds
     ProgramThread& thread;

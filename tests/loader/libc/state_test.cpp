@@ -426,6 +426,33 @@ TEST_F(LibcState, AThreadHasTheLocaleThatItChooses) {
   for (const Side& side : by_turns(source, 7, {Side{}, Side{}})) EXPECT_EQ(side.said, expected);
 }
 
+TEST_F(LibcState, AThreadBeginsWithTheGlobalLocale) {
+  const std::string source = R"C(
+    #include <langinfo.h>
+    #include <locale.h>
+    #include <pthread.h>
+    #include <sys/stat.h>
+    static void show(void) { say("%s ", strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? "utf8" : "plain"); }
+    static void* work(void* chosen) {
+      show();
+      uselocale((locale_t)chosen);
+      umask(022);
+      show();
+      return NULL;
+    }
+    void step(int n) {
+      pthread_t id;
+      const locale_t utf8 = newlocale(LC_ALL_MASK, "C.UTF-8", NULL), plain = newlocale(LC_ALL_MASK, "C", NULL);
+      if (n == 1) setlocale(LC_ALL, "C.UTF-8");
+      uselocale(n == 0 ? utf8 : plain);
+      pthread_create(&id, NULL, work, n == 0 ? plain : utf8);
+      pthread_join(id, NULL);
+      show();
+    })C";
+  for (const Side& side : by_turns(source, 2, {Side{}, Side{}}))
+    EXPECT_EQ(side.said, "plain plain utf8 utf8 utf8 plain ");
+}
+
 TEST_F(LibcState, EachProgramHasTheTimeZoneOfItsEnvironment) {
   const std::string source = R"C(
     #include <time.h>
