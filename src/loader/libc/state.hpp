@@ -126,6 +126,9 @@ struct LibcState {
   Variable<int> daylight;
   Variable<std::array<char*, 2>> tzname;
 
+  /// The zone that these three are of; null: they are as at the beginning. An empty name: TZ is unset.
+  std::unique_ptr<const std::optional<std::string>> zone;
+
   Variable<void*> stack_end;  // __libc_stack_end: the top of main()'s stack
 
   int (*main)(int, char**, char**) = nullptr;  ///< Of an executable that has begun (end.hpp).

@@ -30,10 +30,12 @@
 #include <cstring>
 #include <ctime>
 #include <cwchar>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
@@ -90,6 +92,37 @@ bool same(const char* a, const char* b) noexcept {
   return a == b || (a != nullptr && b != nullptr && std::strcmp(a, b) == 0);
 }
 
+/// timezone, daylight and tzname. Libc sets them when it reads a zone, and anew for each time that localtime() and its
+/// kin are asked of.
+struct ZoneVariables {
+  long timezone;
+  int daylight;
+  std::array<char*, 2> tzname;  // libc keeps these for ever
+
+  static ZoneVariables of_process() noexcept { return {::timezone, ::daylight, {::tzname[0], ::tzname[1]}}; }
+  void put() const noexcept {
+    ::timezone = timezone;
+    ::daylight = daylight;
+    std::ranges::copy(tzname, ::tzname);
+  }
+};
+
+/// What libc has read for the instance already stays as the program has last seen it, and what other programs have
+/// refined does not show. With the process's zone set to `wanted`, the instance's; null: none.
+void take_up_zone(LibcState& state, const char* wanted, bool differs) {
+  std::optional<std::string> name;
+  if (wanted != nullptr) name = wanted;
+  if (state.zone != nullptr && *state.zone == name) {
+    ZoneVariables{*state.timezone, *state.daylight, *state.tzname}.put();
+    return;
+  }
+  if (!differs) {
+    static const ZoneVariables unrefined = ZoneVariables::of_process();
+    unrefined.put();
+  }
+  state.zone = std::make_unique<const std::optional<std::string>>(std::move(name));
+}
+
 // Runs `body` with the instance's zone as the process's; then timezone, daylight and tzname are the instance's too.
 template <class Body>
 auto in_zone_of(LibcState& state, const Body& body) {
@@ -105,10 +138,12 @@ auto in_zone_of(LibcState& state, const Body& body) {
   } else {
     ::tzset();
   }
+  take_up_zone(state, wanted, differs);
   const auto result = body();
-  *state.timezone = ::timezone;
-  *state.daylight = ::daylight;
-  *state.tzname = {::tzname[0], ::tzname[1]};  // libc keeps these for ever
+  const auto [timezone, daylight, tzname] = ZoneVariables::of_process();
+  *state.timezone = timezone;
+  *state.daylight = daylight;
+  *state.tzname = tzname;
   if (differs) zone.set(before ? before->c_str() : nullptr);
   return result;
 }

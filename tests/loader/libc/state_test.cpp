@@ -453,6 +453,30 @@ TEST_F(LibcState, AThreadBeginsWithTheGlobalLocale) {
     EXPECT_EQ(side.said, "plain plain utf8 utf8 utf8 plain ");
 }
 
+TEST_F(LibcState, ATimeZoneStaysAsItWasSeenLast) {
+  const std::string source = R"C(
+    #include <time.h>
+    static void show(void) { say("%s %s %ld %d, ", tzname[0], tzname[1], timezone, daylight); }
+    void step(int n) {
+      const time_t summers[] = {0, 1300000000};
+      struct tm t;
+      char text[20];
+      switch (n) {
+        case 0: tzset(); show(); break;
+        case 1: case 5: t = *localtime(&summers[n / 5]); show(); break;
+        case 2: tzset(); show(); break;
+        case 3: strftime(text, sizeof text, "%Z", &t); show(); break;
+        case 4: setenv("TZ", "UTC0", 1); tzset(); show(); setenv("TZ", getenv("ZONE"), 1); tzset(); show(); break;
+        case 6: tzset(); show(); break;
+      }
+    })C";
+  std::vector<Side> sides;
+  for (const std::string zone : {"Europe/London", "Asia/Tokyo", "Europe/Moscow", "EST5EDT,M3.2.0,M11.1.0"})
+    sides.push_back(Side{{"TZ=" + zone, "ZONE=" + zone}});
+  sides.push_back(sides.front());
+  for (const Side& side : by_turns(source, 7, sides)) EXPECT_EQ(side.said, alone(source, 7, side.environment));
+}
+
 TEST_F(LibcState, EachProgramHasTheTimeZoneOfItsEnvironment) {
   const std::string source = R"C(
     #include <time.h>
