@@ -91,6 +91,11 @@ struct TaskContext : ProgramContext {
   bool of_thread = false;       ///< Of a thread that the program has made; false: of a task.
   bool of_pool = false;         ///< A thread that a library keeps: the instance ends without it (libc/threads.cpp).
   bool ends_as_thread = false;  ///< Main task: it has called pthread_exit().
+  struct Cancellation {
+    int state = PTHREAD_CANCEL_ENABLE;
+    int type = PTHREAD_CANCEL_DEFERRED;
+    bool pending = false;  ///< It has cancelled itself while that was disabled.
+  } cancellation;          ///< Of tasks; libc has that of threads.
   std::unique_ptr<char[]>
       static_tls;  ///< Its initial-exec thread-locals while it does not run; null: the program has none.
   std::size_t static_tls_bytes = 0;        ///< Of the pool, that they take.

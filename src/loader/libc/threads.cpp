@@ -699,7 +699,11 @@ int bound_pthread_getattr_np(pthread_t id, pthread_attr_t* attributes) {
 int bound_pthread_cancel(pthread_t id) {
   Instance* instance = calling(__builtin_return_address(0));
   if (instance == nullptr) return ::pthread_cancel(id);
-  if (is_thread_of_machine(id)) end_flow(instance, PTHREAD_CANCELED);
+  if (is_thread_of_machine(id)) {
+    if (here()->cancellation.state == PTHREAD_CANCEL_ENABLE) end_flow(instance, PTHREAD_CANCELED);
+    here()->cancellation.pending = true;
+    return 0;
+  }
   bool is_main = false;  // its thread carries others, too
   with_thread(*instance, {id, 0}, [&](const TaskContext& thread) { is_main = instance->is_main(&thread); });
   if (!is_main) return ::pthread_cancel(id);
@@ -707,6 +711,25 @@ int bound_pthread_cancel(pthread_t id) {
       "pthread_cancel: the program's first thread is cancelled by itself alone, because the thread that carries it "
       "carries other cells; run the program with --processes");
   return ENOSYS;
+}
+
+// libc keeps these in the thread, which carries other cells, too.
+int own_setcancelstate(Instance& instance, int state, int* before) {
+  if (here() == nullptr || here()->of_thread) return ::pthread_setcancelstate(state, before);
+  if (state != PTHREAD_CANCEL_ENABLE && state != PTHREAD_CANCEL_DISABLE) return EINVAL;
+  TaskContext::Cancellation& own = here()->cancellation;
+  const int old = std::exchange(own.state, state);
+  if (before != nullptr) *before = old;
+  if (own.pending && state == PTHREAD_CANCEL_ENABLE) end_flow(&instance, PTHREAD_CANCELED);
+  return 0;
+}
+
+int own_setcanceltype(Instance& /*instance*/, int type, int* before) {
+  if (here() == nullptr || here()->of_thread) return ::pthread_setcanceltype(type, before);
+  if (type != PTHREAD_CANCEL_DEFERRED && type != PTHREAD_CANCEL_ASYNCHRONOUS) return EINVAL;
+  const int old = std::exchange(here()->cancellation.type, type);
+  if (before != nullptr) *before = old;
+  return 0;
 }
 
 /// libc has noted on this stack what longjmp() is to do while the routine runs. It may wait, and the next flow of the
@@ -729,13 +752,22 @@ int own_once(Instance& /*instance*/, pthread_once_t* control, void (*routine)())
 
 std::span<const Binding> threads_bindings() {
   static const Binding table[] = {
-      Binding::of("pthread_self", bound_pthread_self),     Binding::of("thrd_current", bound_pthread_self),
-      Binding::of("pthread_create", bound_pthread_create), Binding::of("pthread_exit", bound_pthread_exit),
-      Binding::of("pthread_detach", bound_pthread_detach), Binding::of("pthread_cancel", bound_pthread_cancel),
-      Binding::of("thrd_create", bound_thrd_create),       Binding::of("thrd_exit", bound_thrd_exit),
-      Binding::of("thrd_detach", bound_thrd_detach),       Binding::of("pthread_getattr_np", bound_pthread_getattr_np),
-      bound<::pthread_once, own_once>("pthread_once"),     bound<::pthread_once, own_once>("__pthread_once"),
-      bound<::pthread_once, own_once>("call_once"),        variable<&LibcState::stack_end>("__libc_stack_end"),
+      Binding::of("pthread_self", bound_pthread_self),
+      Binding::of("thrd_current", bound_pthread_self),
+      Binding::of("pthread_create", bound_pthread_create),
+      Binding::of("pthread_exit", bound_pthread_exit),
+      Binding::of("pthread_detach", bound_pthread_detach),
+      Binding::of("pthread_cancel", bound_pthread_cancel),
+      Binding::of("thrd_create", bound_thrd_create),
+      Binding::of("thrd_exit", bound_thrd_exit),
+      Binding::of("thrd_detach", bound_thrd_detach),
+      Binding::of("pthread_getattr_np", bound_pthread_getattr_np),
+      bound<::pthread_once, own_once>("pthread_once"),
+      bound<::pthread_once, own_once>("__pthread_once"),
+      bound<::pthread_setcancelstate, own_setcancelstate>("pthread_setcancelstate"),
+      bound<::pthread_setcanceltype, own_setcanceltype>("pthread_setcanceltype"),
+      bound<::pthread_once, own_once>("call_once"),
+      variable<&LibcState::stack_end>("__libc_stack_end"),
   };
   return table;
 }

@@ -477,6 +477,18 @@ TEST_F(LibcState, ATimeZoneStaysAsItWasSeenLast) {
   for (const Side& side : by_turns(source, 7, sides)) EXPECT_EQ(side.said, alone(source, 7, side.environment));
 }
 
+TEST_F(LibcState, WhetherItMayBeCancelledIsTheProgramsOwn) {
+  expect_private(R"C(
+    #include <pthread.h>
+    void step(int n) {
+      int state, type;
+      pthread_setcancelstate(n % 2 == 0 ? PTHREAD_CANCEL_DISABLE : PTHREAD_CANCEL_ENABLE, &state);
+      pthread_setcanceltype(n % 2 == 0 ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED, &type);
+      say("%d %d %d %d ", state, type, pthread_setcancelstate(77, &state), pthread_setcanceltype(77, &type));
+    })C",
+                 3);
+}
+
 TEST_F(LibcState, EachProgramHasTheTimeZoneOfItsEnvironment) {
   const std::string source = R"C(
     #include <time.h>

@@ -434,6 +434,21 @@ TEST_F(Threads, GoOnWhereMainEndsByPthreadExit) {
   EXPECT_EQ(run_journal(program).journal, "main thread handler ");
 }
 
+TEST_F(Threads, MainThatCancelsItselfGoesOnWhileThatIsDisabled) {
+  const auto program = c(R"(
+    int main(int n, char** a) {
+      start(a);
+      pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+      pthread_cancel(pthread_self());
+      say("on ");
+      pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+      pthread_testcancel();
+      say("further ");
+      return 1;
+    })");
+  EXPECT_EQ(run_journal(program).journal, "on ");
+}
+
 TEST_F(Threads, TakeSignalsThatAreSentToThem) {
   if (APLIB_TSAN) GTEST_SKIP() << "needs a build without ThreadSanitizer: it keeps signals to itself";
   const auto program = c(R"(
