@@ -70,6 +70,28 @@ int main(void) {
   EXPECT_EQ(sorted_lines(folder.read("out")), (Strings{"0 0 0 - 1 0", "0 0 0 - 1 0", "1 3 3 a 1 0"}));
 }
 
+TEST(AprunStreams, AFileThatIsTheInputIsOpenedAnewByItsName) {
+  const Folder folder;
+  const std::string program = folder.compile("anew", R"(
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char** names) {
+  char text[4] = "";
+  for (int i = 0; i < count; ++i) {
+    if (read(0, text, 2) != 2) return 1;
+    printf("%s ", text);
+    FILE* file = i > 0 ? fopen(names[i], "r") : NULL;
+    if (file != NULL) printf("%s ", fgets(text, 4, file));
+    if (file != NULL) fclose(file);
+    text[2] = '\0';
+  }
+})");
+  static_cast<void>(folder.write("in", "abcdefgh"));
+  const Ended ended =
+      aprun({"-n", "1", "--input", folder / "in", program, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"});
+  EXPECT_EQ(ended.out, "ab cd abc ef abc gh abc ") << ended.error;
+}
+
 TEST(AprunStreams, EndsAsEverWhereStandardErrorTakesNothing) {
   const Folder folder;
   const std::string fails = folder.compile("fails", "int main(void) { return 3; }");

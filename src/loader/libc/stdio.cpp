@@ -8,6 +8,7 @@
 // converts the format and reads bytes: it means the same, but widths count bytes.
 #include <fcntl.h>
 #include <stdio_ext.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -89,11 +90,18 @@ std::FILE* fopen_in_turn(Instance& instance, const char* path, const char* mode)
   return file;
 }
 
+/// The cell's input is a file, which Linux opens anew by such a name: with a position of its own.
+bool is_opened_anew(Outlet& outlet) {
+  struct stat status {};
+  return outlet.cell_stream == Stream::in && outlet.instance->services().input() >= 0 &&
+         ::fstat(outlet.instance->services().input(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
 // fopen("/dev/stdout") and the like mean the instance's, so that lines stay whole.
 std::FILE* own_fopen(Instance& instance, const char* path, const char* mode) {
   if (const int number = named_descriptor(instance, path); number >= 0) {
     Outlet& outlet = outlet_of(instance, number);
-    if (outlet.leads == Outlet::Leads::to_cell) return open_outlet(outlet, mode);
+    if (outlet.leads == Outlet::Leads::to_cell && !is_opened_anew(outlet)) return open_outlet(outlet, mode);
   }
   return track_lowest(instance, fopen_in_turn(instance, SeenPath(&instance, path).get(), mode), mode);
 }
