@@ -146,10 +146,15 @@ void name_cut_pointer(Line& line, std::uintptr_t address) noexcept {
 }
 
 /// Tells of a frame that went past the guard in one step.
-void name_large_frame(Line& line, const Cell& cell, const Stack& stack, const char* address) noexcept {
-  constexpr std::size_t below_max = std::size_t{8} << 20;  // larger frames are rare
+void name_large_frame(Line& line, const Cell& cell, const Stack& stack, const char* address,
+                      const void* context) noexcept {
+  constexpr std::size_t near = std::size_t{8} << 20;
+  constexpr std::size_t largest = std::size_t{1} << 30;
+  constexpr std::size_t below_frame = 4096;  // what a call writes, and functions that call no other
+  const char* const top = arch::interrupted(context).stack;
+  const bool is_in_frame = top < stack.low && address + below_frame >= top;
   const auto below = reinterpret_cast<std::uintptr_t>(stack.low) - reinterpret_cast<std::uintptr_t>(address);
-  if (below == 0 || below > below_max) return;
+  if (below == 0 || below > (is_in_frame ? largest : near)) return;
   line << ", which is " << below / 1024 << " KiB below the task's stack (is a frame larger than what was left of it? "
        << (cell.is_program_stack(stack) ? "program-stack" : "stack-size") << " makes it larger)";
 }
@@ -215,7 +220,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
       (line << " at address ").hex(reinterpret_cast<std::uintptr_t>(address));
       name_other_cell(line, *task, reinterpret_cast<std::uintptr_t>(address));
       name_cut_pointer(line, reinterpret_cast<std::uintptr_t>(address));
-      name_large_frame(line, *task->cell, stack, address);
+      name_large_frame(line, *task->cell, stack, address, context);
     }
     line << end_of_report << " (a debugger or a core file shows where)";
     let_the_first_fail();

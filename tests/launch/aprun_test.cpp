@@ -734,6 +734,9 @@ int main() { volatile char room[32 << 20]; memset((char*)room, 1, sizeof room); 
   };
   EXPECT_EQ(status_with("65536", {}), 0);
   EXPECT_NE(status_with("65536", {"--program-stack", "8m"}), 0);
+  // It touches its far end, of which no guard is that large.
+  const Ended ended = aprun({"-n", "1", "--program-stack", "8m", program});
+  EXPECT_TRUE(contains(ended.error, "program-stack makes it larger")) << ended.error;
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_STACK, &limit), 0);
   if (limit.rlim_max != RLIM_INFINITY) return;
