@@ -23,6 +23,7 @@
 #include "kernel/api.hpp"
 #include "kernel/loaded_run.hpp"
 #include "kernel/machine_impl.hpp"
+#include "kernel/mailbox.hpp"
 #include "kernel/process_run.hpp"
 #include "kernel/signals.hpp"
 #include "loader/known_images.hpp"
@@ -70,9 +71,8 @@ void Machine::Impl::make_domain(bool with_host, const StartNote* start) {
       if (failed == Domain::no_cell)
         return stuck.fail(static_cast<int>(ExitStatus::deadlock), describe_deadlock(stuck));
       // Others wait for what it would have sent, or for anybody's.
-      const int status = stuck.cells[failed]->status;
-      stuck.fail(status, fmt::format("{} failed first, with status {}: {}", stuck.name_of(failed), status,
-                                     describe_deadlock(stuck)));
+      const api::Failed first{failed, stuck.cells[failed]->status};
+      stuck.fail(first.status, fmt::format("{}: {}", first.text(), describe_deadlock(stuck)));
     }
   };
   domain->build_cells(options.cells);

@@ -258,6 +258,8 @@ void give_receipt(const char* call, const Mailbox& mailbox, const Arrived& arriv
       ContextKey::make(static_cast<std::uint32_t>(mailbox.space), index(label.cell), label.context, label.tag));
 }
 
+std::string Failed::text() const { return fmt::format("cell {} failed first, with status {}", cell, status); }
+
 std::optional<Failed> failed_cell(const char* call) {
   Processor& processor = processor_of(self_or_throw(call));
   for (std::uint32_t cell = 0; cell < processor.domain().cell_count; ++cell) {

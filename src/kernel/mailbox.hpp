@@ -125,6 +125,8 @@ APLIB_API void give_receipt(const char* call, const Mailbox& mailbox, const Arri
 struct Failed {
   std::uint32_t cell;
   int status;
+  /// "cell 2 failed first, with status 3"
+  [[nodiscard]] APLIB_API std::string text() const;
 };
 /// A cell that has ended with another status than 0, as far as is known here: a wait for what such a one has not sent
 /// is in vain because of it.

@@ -11,6 +11,7 @@
 
 #include "aplib/error.hpp"
 #include "aplib/machine.hpp"
+#include "kernel/mailbox.hpp"
 
 namespace aplib {
 
@@ -22,10 +23,6 @@ struct Overseer::Impl {
     std::optional<QuietNote> probed;  ///< `quiet` when the probe under way began: what its sums were made of.
     bool still = false;               ///< It has answered that nothing has changed.
     bool gone = false;
-  };
-  struct FailedCell {
-    std::uint32_t cell;
-    int status;
   };
   struct Question {
     std::vector<std::optional<std::string>> texts;
@@ -43,7 +40,7 @@ struct Overseer::Impl {
   std::uint64_t round = 0;
   bool probing = false;
   std::uint64_t next_question = 1;
-  std::optional<FailedCell> failed_first;
+  std::optional<api::Failed> failed_first;
   std::map<std::uint64_t, Question> questions;
 
   void tell(std::uint32_t process, const ByteWriter& note) {
@@ -140,8 +137,7 @@ struct Overseer::Impl {
       text += "\n  look for a receive whose source, task or type no send has, or a collective that not all cells call";
       if (!failed_first) return fail(static_cast<int>(ExitStatus::deadlock), text);
       // Others wait for what it would have sent, or for anybody's.
-      fail(failed_first->status,
-           fmt::format("cell {} failed first, with status {}: {}", failed_first->cell, failed_first->status, text));
+      fail(failed_first->status, fmt::format("{}: {}", failed_first->text(), text));
     });
   }
 

@@ -9,9 +9,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <utility>
 
+#include "base/os/thread.hpp"
 #include "cell/domain.hpp"
 #include "loader/libc/signals.hpp"
 
@@ -51,13 +51,7 @@ std::size_t count_ready(const Processor& processor) noexcept {
 }
 
 /// The thread waits in the system.
-bool sleeps(pid_t thread) {
-  std::ifstream file(fmt::format("/proc/self/task/{}/stat", thread));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(") ");
-  return name_end != std::string::npos && text.compare(name_end + 2, 1, "S") == 0;
-}
+bool sleeps(pid_t thread) { return os::state_of(fmt::format("self/task/{}", thread)).state == 'S'; }
 
 }  // namespace
 

@@ -142,8 +142,7 @@ Alarm ErrorTarget::raise(const char* call, const Failure& failure) {
           fmt::format("{}: {} ({} on {})", call, failure.text, name_of_code(failure.code), title());
       if (failure.code == MPI_ERR_PROC_ABORTED) {
         if (const auto failed = api::failed_cell(call); failed)
-          api::end_machine(call, failed->status,
-                           fmt::format("{}; cell {} failed first, with status {}", text, failed->cell, failed->status));
+          api::end_machine(call, failed->status, fmt::format("{}; {}", text, failed->text()));
       }
       api::end_machine(call, 1, text);
     }

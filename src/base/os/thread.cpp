@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <span>
 
@@ -97,5 +98,13 @@ void futex_wake(std::atomic<std::uint32_t>& word) noexcept {
 }
 
 void offer_core() noexcept { ::sched_yield(); }
+
+ProcessState state_of(const std::string& process) {
+  ProcessState state;
+  const std::string line = read_file("/proc/" + process + "/stat").value_or("");
+  const std::size_t name_end = line.rfind(')');  // a name may hold anything
+  if (name_end != line.npos) std::sscanf(&line[name_end + 1], " %c %d", &state.state, &state.parent);
+  return state;
+}
 
 }  // namespace aplib::os

@@ -88,6 +88,13 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+/// What /proc tells of a process, or of a thread ("self/task/7").
+struct ProcessState {
+  char state = 0;  ///< 'S': it sleeps; 'T': a signal has stopped it. 0: it is gone.
+  pid_t parent = 0;
+};
+[[nodiscard]] ProcessState state_of(const std::string& process);
+
 /// What helps where no thread can be had: behind the system's reason.
 inline constexpr const char* thread_remedy =
     "; raise the limit on processes (ulimit -u) or on address space (ulimit -v), or that of the control group";

@@ -15,12 +15,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "aplib/error.hpp"
 #include "aplib/machine.hpp"
 #include "base/os/local_socket.hpp"
+#include "base/os/thread.hpp"
 #include "comm/job_key.hpp"
 #include "kernel/process.hpp"
 #include "kernel/programs.hpp"
@@ -87,12 +87,7 @@ std::string file_of(const std::string& found, const std::string& name) {
 }
 
 /// By a signal, until another one lets it go on. A debugger's stop is none.
-bool is_stopped(long process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  const std::string line(std::istreambuf_iterator<char>(file), {});
-  const std::size_t name_end = line.rfind(')');  // a name may have any
-  return name_end != line.npos && line.compare(name_end + 1, 2, " T") == 0;
-}
+bool is_stopped(long process) { return os::state_of(fmt::format("{}", process)).state == 'T'; }
 
 /// It has a handler for the signal, or ignores it.
 bool handles(pid_t process, int signal) {

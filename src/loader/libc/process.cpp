@@ -29,7 +29,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <mutex>
 #include <span>
 #include <string>
@@ -747,22 +746,6 @@ pid_t own_wait4(Instance& instance, pid_t child, int* status, int options, rusag
 
 ProcessPrivate::~ProcessPrivate() { child_watch().forget(*this); }
 
-namespace {
-
-/// 0: it is gone.
-pid_t parent_of(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name_end = line.rfind(')');  // a name may hold anything
-  char state = 0;
-  pid_t parent = 0;
-  if (name_end != std::string::npos) std::sscanf(&line[name_end + 1], " %c %d", &state, &parent);
-  return parent;
-}
-
-}  // namespace
-
 // A child that has just been made may send something before its maker is noted.
 const Instance* maker_of(pid_t process) {
   constexpr int generations = 8;
@@ -771,7 +754,7 @@ const Instance* maker_of(pid_t process) {
     pid_t ancestor = process;
     for (int i = 0; i < generations && ancestor > 1 && ancestor != ::getpid(); ++i) {
       if (const Instance* const maker = child_watch().maker_of(ancestor)) return maker;
-      ancestor = parent_of(ancestor);
+      ancestor = os::state_of(fmt::format("{}", ancestor)).parent;
     }
     if (ancestor != ::getpid()) return child_watch().maker_of(process);  // it may have ended meanwhile
     if (process == ancestor) return nullptr;
