@@ -487,6 +487,7 @@ std::string why_not_loaded(const std::string& file) {
   return {};
 }
 
+std::string why_no_process(const std::string& file) { return loader::why_no_process(file); }
 bool calls_mpi(const std::string& file) { return loader::calls_mpi(file); }
 bool needs_mpi(const std::string& file) { return loader::needs_mpi(file); }
 bool starts_others(const std::string& file) { return loader::starts_others(file); }

@@ -125,6 +125,7 @@ struct ProgramSummary {
 [[nodiscard]] APLIB_API std::string why_not_loaded(const std::string& file);
 
 // What its file tells of a program: src/loader/program.hpp.
+[[nodiscard]] APLIB_API std::string why_no_process(const std::string& file);
 [[nodiscard]] APLIB_API bool calls_mpi(const std::string& file);
 [[nodiscard]] APLIB_API bool needs_mpi(const std::string& file);
 [[nodiscard]] APLIB_API bool starts_others(const std::string& file);

@@ -140,15 +140,6 @@ RunText run_text(const CommandLine& line, std::vector<std::string>& files) {
   return text;
 }
 
-/// Their programs load MPI by themselves, and they keep values of threads, which cells that share threads mix up.
-bool is_interpreter(const std::string& file) {
-  std::error_code ignored;
-  const std::string name = std::filesystem::canonical(file, ignored).filename().string();
-  const std::string_view base = std::string_view(name).substr(0, name.find_first_of("0123456789.-"));
-  constexpr std::array<std::string_view, 5> known{"python", "pypy", "ruby", "julia", "octave"};
-  return std::ranges::find(known, base) != known.end();
-}
-
 /// A word of the command line, or a word in it, is a program that calls MPI: "x" in env A=1 ./x, bash -c "A=1 ./x".
 bool names_mpi_program(const std::vector<std::string>& arguments, const std::string& path) {
   return std::ranges::any_of(arguments, [&path](const std::string& argument) {
@@ -172,22 +163,28 @@ bool names_mpi_program(const std::vector<std::string>& arguments, const std::str
 /// refused in the middle.
 bool choose_processes(CommandLine& line) {
   const auto choose = [&line](const std::string& name, const std::vector<std::string>& arguments, bool& is_process) {
-    if (is_process || line.direct) return;
+    if (line.direct) return;
     const char* const variable = std::getenv("PATH");
     const std::string path = variable != nullptr ? variable : "";
     const std::string file = find_program(name, path);
-    if (::access(file.c_str(), X_OK) != 0) return;
-    std::string why = why_not_loaded(file);
-    if (why.empty() && is_interpreter(file)) why = "is an interpreter";
-    if (why.empty() && starts_others(file)) {
-      if (calls_mpi(file)) {
-        if (line.entry.empty()) why = "forks or executes others";
-      } else if (line.is_mpiexec || names_mpi_program(arguments, path)) {
-        why = "starts other programs";
+    std::string why;
+    if (!is_process) {
+      if (::access(file.c_str(), X_OK) != 0) return;
+      why = why_not_loaded(file);
+      if (why.empty() && is_interpreter(file)) why = "is an interpreter";
+      if (why.empty() && starts_others(file)) {
+        if (calls_mpi(file)) {
+          if (line.entry.empty()) why = "forks or executes others";
+        } else if (line.is_mpiexec || names_mpi_program(arguments, path)) {
+          why = "starts other programs";
+        }
       }
+      if (why.empty()) return;
     }
-    is_process = !why.empty();
-    if (is_process) tell_user("aprun", fmt::format("{} {}: each of its cells is a process (--processes)", name, why));
+    if (!is_process) tell_user("aprun", fmt::format("{} {}: each of its cells is a process (--processes)", name, why));
+    if (const std::string problem = why_no_process(file); !problem.empty())
+      throw Error(Errc::bad_option, fmt::format("{} {}, which no process can run", file, problem));
+    is_process = true;
   };
   choose(line.program, line.arguments, line.processes);
   bool any = line.processes;

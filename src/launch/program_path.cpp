@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <system_error>
@@ -61,6 +62,14 @@ std::string find_program(const std::string& name, std::string_view search) {
   throw Error(Errc::bad_option,
               fmt::format("there is no program \"{}\": looked in the current folder and in PATH ({}){}", name, search,
                           instead.empty() ? "" : "; " + instead));
+}
+
+bool is_interpreter(const std::string& file) {
+  std::error_code ignored;
+  const std::string name = std::filesystem::canonical(file, ignored).filename().string();
+  const std::string_view base = std::string_view(name).substr(0, name.find_first_of("0123456789.-"));
+  constexpr std::array<std::string_view, 5> known{"python", "pypy", "ruby", "julia", "octave"};
+  return std::ranges::find(known, base) != known.end();
 }
 
 }  // namespace aplib::launch

@@ -12,4 +12,7 @@ namespace aplib::launch {
 /// Throws Error(bad_option), which says where it was looked for, or what is there instead.
 [[nodiscard]] std::string find_program(const std::string& name, std::string_view search);
 
+/// Their programs load MPI by themselves, and they keep values of threads, which cells that share threads mix up.
+[[nodiscard]] bool is_interpreter(const std::string& file);
+
 }  // namespace aplib::launch

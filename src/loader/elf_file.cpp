@@ -2,8 +2,10 @@
 #include "loader/elf_file.hpp"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +23,7 @@
 
 #include "aplib/error.hpp"
 #include "arch/elf.hpp"
+#include "base/os/descriptor.hpp"
 #include "loader/elf_segments.hpp"
 
 namespace aplib::loader {
@@ -762,6 +765,39 @@ std::optional<ElfFile::Function> ElfFile::function_around(std::uint64_t address)
     // The file is gone or damaged; this is only for the text of another error.
   }
   return std::nullopt;
+}
+
+// The header alone, and not ElfFile: the system runs files that cells refuse, also those of other machines.
+std::string why_no_process(const std::string& path) {
+  const os::UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  Elf64_Ehdr header{};
+  const auto read = [&file](void* to, std::size_t bytes, std::uint64_t at) {
+    return ::pread(file.get(), to, bytes, static_cast<off_t>(at)) == static_cast<ssize_t>(bytes);
+  };
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  if (status.st_size == 0) return "is empty";
+  if (!read(&header, sizeof header, 0) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return {};
+  if (header.e_type == ET_REL) return "is an object file (.o), not yet linked";
+  if (header.e_type == ET_CORE) return "is a core dump";
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != arch::elf_machine) return {};
+  bool has_interpreter = false;
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr part{};
+    const bool whole =
+        read(&part, sizeof part, header.e_phoff + i * sizeof part) &&
+        (part.p_type != PT_LOAD || lies_in(part.p_offset, part.p_filesz, static_cast<std::uint64_t>(status.st_size)));
+    if (!whole) return fmt::format("is cut off: its parts need more than its {} bytes", status.st_size);
+    has_interpreter = has_interpreter || part.p_type == PT_INTERP;
+  }
+  if (header.e_type != ET_DYN || has_interpreter) return {};
+  // Linkers before 2.35 give libraries an entry, too. Nobody would load what one of those needs.
+  try {
+    const auto library = ElfFile::open(path);
+    if (header.e_entry == 0 || (!library->is_executable() && !library->needed().empty())) return "is a shared library";
+  } catch (const Error&) {  // the system may know what to do with it
+  }
+  return {};
 }
 
 }  // namespace aplib::loader

@@ -213,4 +213,8 @@ class ElfFile {
   std::vector<std::uint64_t> packed_relative_;
 };
 
+/// Why the system cannot run the file as a program, which it tells only by a crash, or not at all: "is a shared
+/// library". Empty: it can, or says why not.
+[[nodiscard]] std::string why_no_process(const std::string& path);
+
 }  // namespace aplib::loader

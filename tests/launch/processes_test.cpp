@@ -81,6 +81,22 @@ TEST_F(RanksAsProcesses, NeedNotCallMpi) {
                                       std::string("[1] ") + PROCESS_PROGRAM + " read -othing"}));
 }
 
+TEST_F(RanksAsProcesses, AreOfFilesThatAreProgramsOnly) {
+  const std::string library = folder_.compile("library.so", "int f(void) { return 0; }");
+  const std::string object = folder_.compile("object.o", "int f(void) { return 0; }", "-c");
+  const std::string cut = script("cut", folder_.read("library.so").substr(0, 4096));
+  for (const auto& [file, why] : {std::pair{library, "is a shared library"},
+                                  {object, "is an object file (.o), not yet linked"},
+                                  {cut, "is cut off: its parts need more than its 4096 bytes"},
+                                  {script("empty", ""), "is empty"}}) {
+    const Ended ended = aprun({"--processes", "-n", "2", file});
+    EXPECT_EQ(ended.status, 2) << file;
+    EXPECT_EQ(ended.error, "aprun: " + file + " " + why + ", which no process can run\n");
+  }
+  const Ended plain = aprun({"--processes", "-n", "2", folder_.write("plain", "#!/bin/sh\n")});
+  EXPECT_TRUE(contains(plain.error, "plain: Permission denied")) << plain.error;
+}
+
 TEST_F(RanksAsProcesses, MayFork) {
   // A child lacks the threads that hold what it has, so AddressSanitizer would take that for leaks.
   const char* const options = std::getenv("ASAN_OPTIONS");

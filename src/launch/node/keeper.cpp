@@ -81,9 +81,9 @@ void show_libraries(const std::string& program) {
   append("LD_LIBRARY_PATH", folder);
 }
 
-/// The file that the launcher has found, if this host has it.
+/// The file that the launcher has found, if this host has it, though it may not be executed.
 std::string file_of(const std::string& found, const std::string& name) {
-  return ::access(found.c_str(), X_OK) == 0 || name.find('/') != name.npos ? found : name;
+  return ::access(found.c_str(), F_OK) == 0 || name.find('/') != name.npos ? found : name;
 }
 
 /// By a signal, until another one lets it go on. A debugger's stop is none.
