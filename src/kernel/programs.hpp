@@ -120,6 +120,10 @@ struct ProgramSummary {
 /// Loads the file as run_program() would, and plans. Runs no code of it. Throws the same errors.
 [[nodiscard]] APLIB_API ProgramSummary summarize_program(const Options& options, const ProgramRun& run);
 
+/// Of a fault: behind the name of a file of the program.
+inline constexpr const char* changed_file_text =
+    " was written to while it ran: start again, and replace files of programs that run by mv, or by install";
+
 /// Why no cell can run this file, though it may well be a program: "is a script". Empty: one can, or the file is wrong
 /// in another way.
 [[nodiscard]] APLIB_API std::string why_not_loaded(const std::string& file);

@@ -23,6 +23,7 @@
 #include "cell/processor.hpp"
 #include "kernel/machine_impl.hpp"
 #include "kernel/one_sided_network.hpp"
+#include "kernel/programs.hpp"
 #include "loader/context.hpp"
 #include "loader/instance.hpp"
 #include "loader/known_images.hpp"
@@ -75,6 +76,7 @@ class Line {
   Line& operator<<(std::uint64_t number) noexcept { return put(number, 10); }
   Line& hex(std::uint64_t number) noexcept { return (*this << "0x").put(number, 16); }
   void print() noexcept {
+    used_ = std::min(used_, sizeof bytes_ - 1);
     *this << "\n";
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, bytes_, used_);
   }
@@ -178,6 +180,15 @@ void tell_thread_overflow(int signal, const char* address) noexcept {
   _exit(static_cast<int>(ExitStatus::stack_overflow));
 }
 
+/// A line of its own, since paths may be long.
+void tell_changed_file() noexcept {
+  const loader::TaskContext* const here = loader::here();
+  const char* const file = here != nullptr ? here->instance->changed_file() : nullptr;
+  if (file == nullptr) return;
+  Line line;
+  (line << "aplib: " << file << changed_file_text).print();
+}
+
 bool on_step(const siginfo_t& info, void* context) noexcept;
 
 void on_fault(int signal, siginfo_t* info, void* context) noexcept {
@@ -229,6 +240,7 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     tell_thread_overflow(signal, static_cast<const char*>(info->si_addr));
     if (loader::libc::deliver_fault(signal, *info, context, nullptr)) return;  // on a thread that a program made
   }
+  if (info->si_code > 0) tell_changed_file();
   // The action that was there before us is next: usually the default, which ends the process with this signal.
   for (std::size_t i = 0; i < fault_signals.size(); ++i) {
     if (fault_signals[i] == signal) sigaction(signal, &old_faults[i], nullptr);

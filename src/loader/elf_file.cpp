@@ -731,6 +731,13 @@ void ElfFile::check_unchanged() const {
   }
 }
 
+bool ElfFile::was_written_to() const noexcept {
+  struct stat now {};
+  return ::fstat(descriptor_.get(), &now) == 0 &&
+         (static_cast<std::uint64_t>(now.st_size) != identity_.bytes ||
+          now.st_mtim.tv_sec * 1'000'000'000LL + now.st_mtim.tv_nsec != identity_.modified_ns);
+}
+
 const Symbol* ElfFile::find(std::string_view name, std::string_view version) const noexcept {
   const Symbol* without_version = nullptr;
   for (std::uint32_t i = buckets_[hash_of(name) & (buckets_.size() - 1)]; i != 0; i = next_[i]) {

@@ -105,6 +105,8 @@ class ElfFile {
   [[nodiscard]] const FileIdentity& identity() const noexcept { return identity_; }
   /// Throws Error(failed) when the file on disk is no longer the one that was opened, or was changed since.
   void check_unchanged() const;
+  /// Somebody has written to the file since it was opened, and so to what programs have mapped. Async-signal-safe.
+  [[nodiscard]] bool was_written_to() const noexcept;
 
   [[nodiscard]] const std::string& build_id() const noexcept { return build_id_; }  ///< Hexadecimal; empty: none.
   /// In the order of the file. Notes that make no sense are left out, and so are long ones (more than 4 KiB).

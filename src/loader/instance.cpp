@@ -154,6 +154,12 @@ const LoadedImage* Instance::image_of_module(std::uint32_t module) const noexcep
   return found != images_.end() ? &*found : nullptr;
 }
 
+const char* Instance::changed_file() const noexcept {
+  const auto found = std::ranges::find_if(
+      images_, [](const LoadedImage& image) { return image.file != nullptr && image.file->was_written_to(); });
+  return found != images_.end() ? found->file->path().c_str() : nullptr;
+}
+
 const LoadedImage* Instance::image_at(const void* address) const noexcept {
   const auto* place = static_cast<const char*>(address);
   const auto found = std::ranges::find_if(images_, [place](const LoadedImage& image) {

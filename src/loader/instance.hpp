@@ -106,6 +106,9 @@ class Instance {
   /// The image that `address` lies in, or null. Call from: flows of the instance, unwinder.
   [[nodiscard]] const LoadedImage* image_at(const void* address) const noexcept;
 
+  /// One of its files that was_written_to(); null: none. Async-signal-safe.
+  [[nodiscard]] const char* changed_file() const noexcept;
+
   /// The context of the flow that runs the entry: the program's first thread.
   [[nodiscard]] bool is_main(const TaskContext* context) const noexcept {
     return context != nullptr && context == main_.load();

@@ -319,6 +319,28 @@ TEST_F(Failure, TheTimeLimitEndsTheWholeMachine) {
   EXPECT_EQ(ended.error, "aprun: the time is over: 0.5 s (--timeout)\n");
 }
 
+TEST_F(Failure, ACrashTellsThatItsProgramWasWrittenTo) {
+  if (APLIB_ASAN || APLIB_TSAN)
+    GTEST_SKIP() << "needs a build without sanitizers: they report a bad access in their own way";
+  for (const Strings& way : {Strings{"-n", "2"}, Strings{"-f", local_cluster(folder_, 2, 1)}}) {
+    const std::string program = folder_.compile("program", R"(
+      #include <stdio.h>
+      #include <unistd.h>
+      int main(int argc, char** argv) {
+        printf("cell %s begins\n", argv[1]);
+        fflush(stdout);
+        for (;;) usleep(1000);
+      })");
+    Process process({.arguments = {APRUN_PROGRAM, way[0], way[1], "--expand", program, "{cid}"}});
+    ASSERT_TRUE(process.wait_for("cell 0 begins") && process.wait_for("cell 1 begins"));
+    ASSERT_EQ(::truncate(program.c_str(), 0), 0);
+    const Ended ended = process.wait();
+    EXPECT_EQ(ended.status, 128 + SIGBUS) << ended.error;
+    EXPECT_TRUE(contains(ended.error, "aplib: " + program + " was written to while it ran: start again"))
+        << ended.error;
+  }
+}
+
 TEST_F(Failure, ACrashSaysWhereAndGivesItsStatus) {
   if (APLIB_ASAN || APLIB_TSAN)
     GTEST_SKIP() << "needs a build without sanitizers: they report a bad access in their own way";

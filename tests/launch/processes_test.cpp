@@ -234,6 +234,24 @@ TEST_F(RanksAsProcesses, ThatAreStoppedAreToldOf) {
   EXPECT_EQ(process.wait().status, 128 + SIGINT);
 }
 
+// The kernel protects the program's own file, but none of its libraries.
+TEST_F(RanksAsProcesses, ThatFaultTellOfAFileThatWasWrittenTo) {
+  const std::string library = folder_.compile("napping.so", R"(
+    #include <time.h>
+    int usleep(unsigned microseconds) {
+      const struct timespec time = {0, microseconds * 1000L};
+      nanosleep(&time, NULL);
+      return 0;
+    })");
+  Process process({.arguments = {APRUN_PROGRAM, "--processes", "-n", "2", "/usr/bin/env", "LD_PRELOAD=" + library,
+                                 PROCESS_PROGRAM, "waits"}});
+  ASSERT_TRUE(process.wait_for("rank 0 waits") && process.wait_for("rank 1 waits"));
+  ASSERT_EQ(::truncate(library.c_str(), 0), 0);
+  const Ended ended = process.wait();
+  EXPECT_EQ(ended.status, 128 + SIGBUS);
+  EXPECT_TRUE(contains(ended.error, "; " + library + " was written to while it ran: start again")) << ended.error;
+}
+
 TEST_F(RanksAsProcesses, EndWithTheLauncher) {
   for (const int signal : {SIGINT, SIGKILL}) {
     Process process({.arguments = {APRUN_PROGRAM, "--processes", "-n", "2", PROCESS_PROGRAM, "waits"}});

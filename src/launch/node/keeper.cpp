@@ -15,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "aplib/error.hpp"
@@ -124,6 +125,7 @@ void Keeper::start(const RunText& text, const std::vector<std::string>& files, s
                                        .input = input,
                                        .guard = &guard});
   root_ = child_->pid();
+  note_file(run.file);
   child_->close_input();
 }
 
@@ -238,7 +240,30 @@ void Keeper::welcome_member() {
     const std::lock_guard lock(mutex_);
     socket_ = std::move(caller);
   }
+  std::istringstream maps(os::read_file(fmt::format("/proc/{}/maps", member_process_)).value_or(""));
+  for (std::string line; std::getline(maps, line);)
+    if (const std::size_t path = line.find('/'); path != line.npos && line.find(" r-xp ") < path)
+      note_file(line.substr(path));
   if (!tell_member(wire::Welcome::type, wire::encode(welcome_))) lose_member();
+}
+
+void Keeper::note_file(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)) files_.emplace(path, status);
+}
+
+/// Where a fault may have come of a file that somebody has written to.
+std::string Keeper::changed_file(int status) const {
+  constexpr std::array faults{SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+  if (std::ranges::find(faults, status - 128) == faults.end()) return {};
+  for (const auto& [path, before] : files_) {
+    struct stat now {};
+    if (::stat(path.c_str(), &now) != 0 || now.st_dev != before.st_dev || now.st_ino != before.st_ino) continue;
+    if (now.st_size != before.st_size || now.st_mtim.tv_sec != before.st_mtim.tv_sec ||
+        now.st_mtim.tv_nsec != before.st_mtim.tv_nsec)
+      return fmt::format("; {}{}", path, changed_file_text);
+  }
+  return {};
 }
 
 // A process that is stopped takes nothing, and nobody here waits for it.
@@ -362,8 +387,8 @@ std::string Keeper::why_it_ended(int status) const {
   const bool has_left = member_ == Member::none || member_ == Member::left;
   const bool looks_killed = status > 128 && status <= 128 + SIGRTMAX;
   if (child_->was_killed() || (looks_killed && !has_left)) {  // the latter as a shell tells of its child
-    return fmt::format("its process {} {}", member_ == Member::none ? child_->pid() : member_process_,
-                       start::how_it_ended(status));
+    return fmt::format("its process {} {}{}", member_ == Member::none ? child_->pid() : member_process_,
+                       start::how_it_ended(status), changed_file(status));
   }
   return has_left
              ? std::string()

@@ -3,9 +3,12 @@
 // place in the launcher's machine, which the process takes when its program first calls MPI (member.cpp).
 #pragma once
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -58,6 +61,8 @@ class Keeper {
   void end_by_and_by();
   void look_for_stop();
   [[nodiscard]] std::string why_it_ended(int status) const;
+  void note_file(const std::string& path);
+  [[nodiscard]] std::string changed_file(int status) const;
 
   wire::Connection& connection_;
   NodeSink& sink_;
@@ -76,7 +81,8 @@ class Keeper {
   wire::Bytes unread_;
   Member member_ = Member::none;
   long member_process_ = 0;
-  int stopped_looks_ = 0;  ///< In a row, at which it was stopped.
+  std::map<std::string, struct stat> files_;  ///< Of the program and its libraries, as they were at its start.
+  int stopped_looks_ = 0;                     ///< In a row, at which it was stopped.
   Clock::time_point next_look_{};
   std::optional<Clock::time_point> patience_;  ///< For the process's end, when the member is lost.
   std::optional<Clock::time_point> killing_;
