@@ -207,6 +207,12 @@ struct Domain {
       return false;
     }
   }
+  /// A cell, here or in another process, has ended: failed_first is the first that failed. Any thread.
+  void note_end(std::uint32_t cell, int status) noexcept {
+    std::uint32_t nobody = no_cell;
+    if (status != 0 && cell < cell_count)
+      failed_first.compare_exchange_strong(nobody, cell, std::memory_order_release);  // release: its status
+  }
   /// The cell's program begins together with others (api::begin_together()), or will not. Call from: its processor.
   void begun(Cell& cell) noexcept;
   /// Makes every wait end with Wake::stopping. Async-signal-safe.

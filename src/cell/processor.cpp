@@ -721,9 +721,7 @@ void Processor::end_cell(Cell& cell) {
     ~Drop() { processor.drop_live_cell(); }
   } const drop{*this};
   CellEnd end = cell.end();
-  std::uint32_t nobody = Domain::no_cell;
-  if (end.status != 0 && !is_host())
-    domain_.failed_first.compare_exchange_strong(nobody, cell.id, std::memory_order_release);  // release: its status
+  if (!is_host()) domain_.note_end(cell.id, end.status);
   if (is_host()) end.tasks = domain_.programs_started.load(std::memory_order_relaxed);  // relaxed: counted by the host
   // The network's processor is told, too: it is behind the threads.
   outbound_.push_to_threads(EntryKind::cell_ended, cell.id, end, index_);

@@ -261,12 +261,19 @@ void give_receipt(const char* call, const Mailbox& mailbox, const Arrived& arriv
 std::string Failed::text() const { return fmt::format("cell {} failed first, with status {}", cell, status); }
 
 std::optional<Failed> failed_cell(const char* call) {
-  Processor& processor = processor_of(self_or_throw(call));
-  for (std::uint32_t cell = 0; cell < processor.domain().cell_count; ++cell) {
-    const int status = processor.inbound().end_of(cell).status;
-    if (processor.inbound().cell_is_idle(cell) && status != 0) return Failed{cell, status};
+  // The news of a failure may come by the launcher, and that of a later end from the cell itself.
+  constexpr std::chrono::milliseconds patience{100};
+  TaskControl& self = self_or_throw(call);
+  for (const auto until = Clock::now() + patience;;) {
+    Processor& processor = processor_of(self);
+    // acquire: its end
+    const std::uint32_t cell = processor.domain().failed_first.load(std::memory_order_acquire);
+    if (cell != Domain::no_cell && processor.inbound().cell_is_idle(cell))
+      return Failed{cell, processor.inbound().end_of(cell).status};
+    const bool stops = processor.domain().stopping.load(std::memory_order_relaxed);  // relaxed: no sleep finds out
+    if (stops || Clock::now() >= until) return std::nullopt;
+    Processor::sleep_until(self, Clock::now() + std::chrono::milliseconds(1), call);
   }
-  return std::nullopt;
 }
 
 }  // namespace aplib::api

@@ -128,8 +128,8 @@ struct Failed {
   /// "cell 2 failed first, with status 3"
   [[nodiscard]] APLIB_API std::string text() const;
 };
-/// A cell that has ended with another status than 0, as far as is known here: a wait for what such a one has not sent
-/// is in vain because of it.
+/// The cell that was the first to end with another status than 0, as far as is known here a moment later: a wait for
+/// what another one has not sent is in vain because of it.
 [[nodiscard]] APLIB_API std::optional<Failed> failed_cell(const char* call);
 
 }  // namespace aplib::api

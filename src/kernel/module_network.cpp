@@ -322,6 +322,7 @@ void ModuleNetwork::take_frame(comm::Peer from, const comm::Label& label, std::s
       CellEnd end;
       if (body.size() != sizeof end) return nonsense(from, "the end of a cell of another length");
       std::memcpy(&end, body.data(), sizeof end);
+      domain_.note_end(label.cell, end.status);
       port_.outbound().push_to_threads(EntryKind::cell_ended, label.cell, end);
       break;
     }
@@ -478,8 +479,9 @@ void ModuleNetwork::all_ended() noexcept {
 
 void ModuleNetwork::remote_cell_ended(std::uint32_t cell, const CellEnd& end) {
   const std::lock_guard lock(poll_mutex_);
-  if (!ended_ && !domain_.is_of(domain_.process, cell))
-    port_.outbound().push_to_threads(EntryKind::cell_ended, cell, end);
+  if (ended_ || domain_.is_of(domain_.process, cell)) return;
+  domain_.note_end(cell, end.status);
+  port_.outbound().push_to_threads(EntryKind::cell_ended, cell, end);
 }
 
 void ModuleNetwork::start_program(const CellProgram& program) {

@@ -96,6 +96,16 @@ static void wait_for_nobody(void) {
   MPI_Recv(got, 1, MPI_INT, (rank + 1) % size, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+// Rank 0 waits for rank 1, which ends well when rank 2 is about to fail.
+static int end_after_a_failure(void) {
+  if (rank == 0) wait_for_nobody();
+  if (rank == 1) MPI_Recv(got, 1, MPI_INT, 2, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (rank == 2) MPI_Send(sent, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+  if (rank == 2) exit(3);
+  MPI_Finalize();
+  return 0;
+}
+
 int main(int argc, char** argv) {
   const char* const how = argc > 1 ? argv[1] : "work";
   if (strcmp(how, "alone") == 0) {
@@ -116,6 +126,7 @@ int main(int argc, char** argv) {
   if (strcmp(how, "killed") == 0 && rank == 1) raise(SIGKILL);
   if (strcmp(how, "leaves") == 0 && rank == 1) _exit(0);
   if (strcmp(how, "exits") == 0 && rank == 1) exit(4);
+  if (strcmp(how, "order") == 0) return end_after_a_failure();
   if (strcmp(how, "waits") == 0) {
     printf("rank %d waits\n", rank);
     fflush(stdout);

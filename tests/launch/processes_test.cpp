@@ -252,6 +252,15 @@ TEST_F(RanksAsProcesses, ThatFaultTellOfAFileThatWasWrittenTo) {
   EXPECT_TRUE(contains(ended.error, "; " + library + " was written to while it ran: start again")) << ended.error;
 }
 
+// The news of the two ends come by other ways.
+TEST_F(RanksAsProcesses, ThatFailFirstGiveTheStatus) {
+  for (int run = 0; run < 10; ++run) {
+    const Ended ended = aprun({"--processes", "-n", "3", PROCESS_PROGRAM, "order"});
+    EXPECT_EQ(ended.status, 3);
+    EXPECT_TRUE(contains(ended.error, "cell 2 failed first, with status 3")) << ended.error;
+  }
+}
+
 TEST_F(RanksAsProcesses, EndWithTheLauncher) {
   for (const int signal : {SIGINT, SIGKILL}) {
     Process process({.arguments = {APRUN_PROGRAM, "--processes", "-n", "2", PROCESS_PROGRAM, "waits"}});
