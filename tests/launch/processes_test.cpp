@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -250,6 +251,16 @@ TEST_F(RanksAsProcesses, ThatFaultTellOfAFileThatWasWrittenTo) {
   const Ended ended = process.wait();
   EXPECT_EQ(ended.status, 128 + SIGBUS);
   EXPECT_TRUE(contains(ended.error, "; " + library + " was written to while it ran: start again")) << ended.error;
+}
+
+TEST_F(RanksAsProcesses, ThatAreStoppedDoNotHoldUpASignal) {
+  Process process({.arguments = {APRUN_PROGRAM, "--processes", "-n", "2", PROCESS_PROGRAM, "waits"}});
+  ASSERT_TRUE(process.wait_for("rank 0 waits") && process.wait_for("rank 1 waits"));
+  ASSERT_EQ(::kill(kept_by(nodes_of(process.pid(), 2).at(1)), SIGSTOP), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  process.signal(SIGUSR1);  // rank 0 has no handler
+  EXPECT_EQ(process.wait().status, 128 + SIGUSR1);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9)) << "it waited for the stopped one";
 }
 
 // The news of the two ends come by other ways.

@@ -89,6 +89,7 @@ using NodeAnswers = std::function<void(const std::vector<std::optional<wire::Byt
 struct Inquiry {
   std::vector<std::optional<wire::Bytes>> answers{};
   NodeAnswers answer{};
+  std::function<bool(const wire::Bytes& answer)> is_enough{};  ///< One that makes others' needless.
   std::unique_ptr<wire::Timer> patience{};
 };
 
@@ -212,7 +213,8 @@ class Coordinator::Impl {
   [[nodiscard]] wire::MachineStatus status() const;
   /// Its program runs, as far as is known here, or is about to as a process.
   [[nodiscard]] bool has_program(std::uint32_t process) const;
-  void ask_nodes(const std::string& question, NodeAnswers answer, std::chrono::seconds patience);
+  void ask_nodes(const std::string& question, NodeAnswers answer, std::chrono::seconds patience,
+                 std::function<bool(const wire::Bytes&)> is_enough = {});
   void take_answer(std::uint32_t process, const wire::Answer& answer);
   void check_answers(std::uint64_t number);
   template <class Message>

@@ -305,10 +305,12 @@ bool Coordinator::Impl::has_program(std::uint32_t process) const {
   return node.has_come() && (node.stage == Stage::running || keeps_one);
 }
 
-void Coordinator::Impl::ask_nodes(const std::string& question, NodeAnswers answer, std::chrono::seconds patience) {
+void Coordinator::Impl::ask_nodes(const std::string& question, NodeAnswers answer, std::chrono::seconds patience,
+                                  std::function<bool(const wire::Bytes&)> is_enough) {
   const std::uint64_t number = ++last_inquiry;
   Inquiry& inquiry = inquiries[number];
   inquiry.answer = std::move(answer);
+  inquiry.is_enough = std::move(is_enough);
   inquiry.answers.resize(nodes.size());
   for (std::uint32_t process = 0; process < nodes.size(); ++process) {
     if (has_program(process)) {
@@ -336,8 +338,10 @@ void Coordinator::Impl::take_answer(std::uint32_t process, const wire::Answer& a
 void Coordinator::Impl::check_answers(std::uint64_t number) {
   const auto found = inquiries.find(number);
   if (found == inquiries.end()) return;
-  const auto& answers = found->second.answers;
-  if (!std::ranges::all_of(answers, [](const auto& each) { return each.has_value(); })) return;
+  const Inquiry& inquiry = found->second;
+  const bool all = std::ranges::all_of(inquiry.answers, [](const auto& each) { return each.has_value(); });
+  const auto is_enough = [&](const auto& each) { return inquiry.is_enough && each && inquiry.is_enough(*each); };
+  if (!all && std::ranges::none_of(inquiry.answers, is_enough)) return;
   const Inquiry over = std::move(found->second);
   inquiries.erase(found);
   over.answer(over.answers);
@@ -351,7 +355,9 @@ bool Coordinator::pass_signal(int signal) {
     // A program that has not begun handles nothing, and would miss what the others get.
     for (std::uint32_t process = 0; process < impl->nodes.size(); ++process)
       if (impl->nodes[process]->stage < Stage::finished && !impl->has_program(process)) return refused_signal(signal);
-    impl->ask_nodes(wire::signal_question(signal), check, std::chrono::seconds(10));
+    // One that is stopped does not answer, and the others must not go on until then.
+    const auto refuses = [](const wire::Bytes& answer) { return answer == wire::signal_answer(false); };
+    impl->ask_nodes(wire::signal_question(signal), check, std::chrono::seconds(10), refuses);
   });
   return true;
 }
