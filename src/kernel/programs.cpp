@@ -16,6 +16,7 @@
 
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
+#include "base/os/thread.hpp"
 #include "calls/idl.hpp"
 #include "calls/typed_call.hpp"
 #include "cell/baton.hpp"
@@ -450,8 +451,7 @@ void stop_machine(Machine& machine, int status, const std::string& text) {
 }
 
 bool signal_this_process(int signal) {
-  struct sigaction action {};
-  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_DFL && ::kill(::getpid(), signal) == 0;
+  return os::expects_signal(::getpid(), signal) && ::kill(::getpid(), signal) == 0;
 }
 
 std::optional<bool> pass_signal(Machine& machine, int signal, pid_t sender) {

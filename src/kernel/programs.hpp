@@ -86,8 +86,8 @@ APLIB_API void stop_machine(Machine& machine, int status, const std::string& tex
 /// if each has a handler for it, or ignores it; of `sender`, the child of a cell, to that cell alone. False: none has
 /// got it. Nothing: no cell lives here. Call from: any thread, while run_program() runs.
 [[nodiscard]] APLIB_API std::optional<bool> pass_signal(Machine& machine, int signal, pid_t sender = 0);
-/// The same of a process that executes its program itself: sends it the signal, if the process handles it or ignores
-/// it. Call from: any thread.
+/// The same of a process that executes its program itself: sends it the signal, if that does not end it. Call from: any
+/// thread.
 [[nodiscard]] APLIB_API bool signal_this_process(int signal);
 
 /// How long the machine's threads in this process poll before they sleep, as they have decided last: "56 us",

@@ -96,6 +96,18 @@ static void wait_for_nobody(void) {
   MPI_Recv(got, 1, MPI_INT, (rank + 1) % size, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+static void await_signal(const char* now) {
+  sigset_t set;
+  int number = 0;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &set, NULL);
+  printf("%s waits\n", now);
+  fflush(stdout);
+  must(sigwait(&set, &number) == 0, "sigwait");
+  take_note(number);
+}
+
 // Rank 0 waits for rank 1, which ends well when rank 2 is about to fail.
 static int end_after_a_failure(void) {
   if (rank == 0) wait_for_nobody();
@@ -108,6 +120,7 @@ static int end_after_a_failure(void) {
 
 int main(int argc, char** argv) {
   const char* const how = argc > 1 ? argv[1] : "work";
+  if (strcmp(how, "awaits before") == 0) await_signal(argv[2]);
   if (strcmp(how, "alone") == 0) {
     char line[64] = "nothing\n";
     if (fgets(line, sizeof line, stdin) == NULL) line[0] = '-';
@@ -126,13 +139,15 @@ int main(int argc, char** argv) {
   if (strcmp(how, "killed") == 0 && rank == 1) raise(SIGKILL);
   if (strcmp(how, "leaves") == 0 && rank == 1) _exit(0);
   if (strcmp(how, "exits") == 0 && rank == 1) exit(4);
+  if (strcmp(how, "awaits within") == 0) await_signal(argv[2]);
   if (strcmp(how, "order") == 0) return end_after_a_failure();
   if (strcmp(how, "waits") == 0) {
     printf("rank %d waits\n", rank);
     fflush(stdout);
     for (;;) usleep(10000);
   }
-  const int ends = strcmp(how, "work") == 0 || strcmp(how, "fork") == 0 || strcmp(how, "reduce") == 0;
+  const int ends = strncmp(how, "awaits", 6) == 0 || strcmp(how, "work") == 0 || strcmp(how, "fork") == 0 ||
+                   strcmp(how, "reduce") == 0;
   if (!ends && strcmp(how, "status") != 0) wait_for_nobody();
   MPI_Finalize();
   return strcmp(how, "status") == 0 && rank == 1 ? argc > 2 ? atoi(argv[2]) : 3 : 0;

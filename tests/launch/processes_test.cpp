@@ -263,6 +263,18 @@ TEST_F(RanksAsProcesses, ThatAreStoppedDoNotHoldUpASignal) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9)) << "it waited for the stopped one";
 }
 
+TEST_F(RanksAsProcesses, MayWaitForSignals) {
+  for (const std::string how : {"awaits before", "awaits within"}) {
+    Process process(
+        {.arguments = {APRUN_PROGRAM, "--processes", "--expand", "-n", "2", PROCESS_PROGRAM, how, "rank {cid}"}});
+    ASSERT_TRUE(process.wait_for("rank 0 waits") && process.wait_for("rank 1 waits"));
+    process.signal(SIGUSR1);
+    const Ended ended = process.wait();
+    EXPECT_EQ(ended.status, 0) << how << ": " << ended.error;
+    EXPECT_EQ(std::ranges::count(sorted_lines(ended.out), "noted"), 2) << how;
+  }
+}
+
 // The news of the two ends come by other ways.
 TEST_F(RanksAsProcesses, ThatFailFirstGiveTheStatus) {
   for (int run = 0; run < 10; ++run) {

@@ -6,12 +6,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <initializer_list>
 #include <span>
+#include <string_view>
 
 #include "base/os/time.hpp"
 #include "base/sanitizer.hpp"
@@ -98,6 +103,29 @@ void futex_wake(std::atomic<std::uint32_t>& word) noexcept {
 }
 
 void offer_core() noexcept { ::sched_yield(); }
+
+bool expects_signal(pid_t process, int signal) {
+  const auto has = [signal](const std::string& folder, std::initializer_list<std::string_view> sets) {
+    const std::string text = read_file(folder + "/status").value_or("");
+    return std::ranges::any_of(sets, [&](std::string_view set) {
+      const std::size_t at = text.find(set);
+      const std::uint64_t signals = at != text.npos ? std::strtoull(&text[at + set.size()], nullptr, 16) : 0;
+      return (signals >> (static_cast<unsigned>(signal) - 1) & 1) != 0;
+    });
+  };
+  // The kernel shows what such a thread waits for as not blocked.
+  const auto waits = [](const std::string& thread) {
+    return read_file(thread + "/syscall").value_or("").starts_with(std::to_string(SYS_rt_sigtimedwait) + " ");
+  };
+  const std::string folder = "/proc/" + std::to_string(process);
+  if (has(folder, {"\nSigCgt:", "\nSigIgn:"})) return true;
+  std::error_code gone;
+  std::size_t threads = 0;
+  for (std::filesystem::directory_iterator each(folder + "/task", gone), end; !gone && each != end;
+       each.increment(gone), ++threads)
+    if (!has(each->path(), {"\nSigBlk:"}) && !waits(each->path())) return false;
+  return threads != 0;
+}
 
 ProcessState state_of(const std::string& process) {
   ProcessState state;

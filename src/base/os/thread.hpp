@@ -95,6 +95,10 @@ struct ProcessState {
 };
 [[nodiscard]] ProcessState state_of(const std::string& process);
 
+/// A signal to the process does not end it: it has a handler, ignores it, or blocks it in all threads, as for sigwait()
+/// or a signalfd.
+[[nodiscard]] bool expects_signal(pid_t process, int signal);
+
 /// What helps where no thread can be had: behind the system's reason.
 inline constexpr const char* thread_remedy =
     "; raise the limit on processes (ulimit -u) or on address space (ulimit -v), or that of the control group";

@@ -14,7 +14,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <utility>
 
@@ -89,16 +88,6 @@ std::string file_of(const std::string& found, const std::string& name) {
 
 /// By a signal, until another one lets it go on. A debugger's stop is none.
 bool is_stopped(long process) { return os::state_of(fmt::format("{}", process)).state == 'T'; }
-
-/// It has a handler for the signal, or ignores it.
-bool handles(pid_t process, int signal) {
-  std::ifstream file(fmt::format("/proc/{}/status", process));
-  std::uint64_t signals = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("SigCgt:") || line.starts_with("SigIgn:")) signals |= std::strtoull(&line[7], nullptr, 16);
-  }
-  return (signals >> (static_cast<unsigned>(signal) - 1) & 1) != 0;
-}
 
 }  // namespace
 
@@ -358,7 +347,7 @@ bool Keeper::pass_on(wire::MessageType type, std::span<const std::byte> body) {
 std::optional<bool> Keeper::pass_signal(int signal) {
   const pid_t root = root_.load();
   if (root == 0) return std::nullopt;
-  return root > 0 && handles(root, signal) && ::kill(root, signal) == 0;
+  return root > 0 && os::expects_signal(root, signal) && ::kill(root, signal) == 0;
 }
 
 void Keeper::end() noexcept {
