@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -355,6 +356,45 @@ TEST(Apfarm, TellsWhatCannotBeStarted) {
   const Ended large = run(apfarm({"echo"}, std::string(200'000, 'x')));
   EXPECT_EQ(large.status, 1);
   EXPECT_NE(large.error.find(": Argument list too long"), std::string::npos) << large.error;
+}
+
+// Those of version 20221122. What is not there is refused with what to do instead.
+TEST(Apfarm, KnowsAllOptionsOfGnuParallel) {
+  std::istringstream names(R"(
+    debug D xargs m X v sql sql-master sqlmaster sql-worker sqlworker sql-and-worker sqlandworker joblog jl results
+    result res resume resume-failed resumefailed retry-failed retryfailed silent keep-order keeporder k
+    no-keep-order nokeeporder nok no-k group g ungroup u latest-line latestline ll line-buffer line-buffered
+    linebuffer linebuffered lb tmux tmux-pane tmuxpane null 0 quote q parens rpl plus I extensionreplace er U
+    basenamereplace bnr dirnamereplace dnr basenameextensionreplace bner seqreplace slotreplace jobs j delay
+    ssh-delay sshdelay load noswap max-line-length-allowed maxlinelengthallowed number-of-cpus numberofcpus
+    number-of-sockets numberofsockets number-of-cores numberofcores number-of-threads numberofthreads
+    use-sockets-instead-of-threads usesocketsinsteadofthreads use-cores-instead-of-threads usecoresinsteadofthreads
+    use-cpus-instead-of-cores usecpusinsteadofcores shell-quote shellquote shell_quote nice tag tag-string tagstring
+    ctag ctag-string ctagstring color colour color-failed colour-failed colorfailed colourfailed color-fail
+    colour-fail colorfail colourfail cf onall nonall filter-hosts filterhosts filter-host sshlogin S sshloginfile
+    slf controlmaster M ssh transfer-file transferfile transfer-files transferfiles tf return trc transfer cleanup
+    basefile bf template tmpl B ctrl-c ctrlc no-ctrl-c no-ctrlc noctrlc work-dir workdir wd W rsync-opts rsyncopts
+    tmpdir tempdir use-compress-program compress-program usecompressprogram compressprogram use-decompress-program
+    decompress-program usedecompressprogram decompressprogram compress open-tty o tty T H dry-run dryrun dr progress
+    eta bar total-jobs totaljobs total shuf arg-sep argsep arg-file-sep argfilesep trim env recordenv record-env
+    session plain profile J tollef gnu link xapply linkinputsource xapplyinputsource will-cite willcite nn nonotice
+    no-notice halt-on-error haltonerror halt limit memfree memsuspend retries timeout term-seq termseq max-procs
+    maxprocs P delimiter d max-chars maxchars s arg-file argfile a no-run-if-empty norunifempty r replace i E eof e
+    process-slot-var processslotvar max-args maxargs n max-replace-args maxreplaceargs N col-sep colsep C csv help h
+    L max-lines maxlines l interactive p verbose t version V min-version minversion show-limits showlimits exit x
+    semaphore semaphore-timeout semaphoretimeout st semaphore-name semaphorename id fg bg wait shebang hashbang Y
+    skip-first-line skipfirstline bug pipe spreadstdin round-robin roundrobin round recstart recend regexp regex
+    remove-rec-sep removerecsep rrs output-as-files outputasfiles files block-size blocksize block block-timeout
+    blocktimeout bt header cat fifo pipe-part pipepart tee shard bin group-by groupby hgrp hostgrp hostgroup
+    hostgroups embed filter shell-completion shellcompletion)");
+  for (std::string name; names >> name;) {
+    const std::string option = (name.size() == 1 ? "-" : "--") + name;
+    const Ended ended = run(apfarm({option}));
+    EXPECT_EQ(ended.error.find("unknown option"), std::string::npos) << option << ": " << ended.error;
+    EXPECT_EQ(ended.error.find("The following argument"), std::string::npos) << option << ": " << ended.error;
+  }
+  EXPECT_NE(run(apfarm({"--block=1M", "--pipe", "wc"})).error.find("split -l 1000 FILE part."), std::string::npos);
+  EXPECT_NE(run(apfarm({"-s20", "echo", ":::", "a"})).error.find("-n N limits the values"), std::string::npos);
 }
 
 TEST(Apfarm, RefusesInWords) {

@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <memory>
 #include <new>
@@ -137,6 +138,7 @@ struct CommandLine {
   bool xargs = false;
   bool null = false;
   bool accepted = false;  // what changes nothing
+  std::string total;      // the same
   bool resume = false;
   bool resume_failed = false;
 };
@@ -148,7 +150,7 @@ void add_pool_options(CLI::App& app, CommandLine& line) {
                  "Call a function of the program, such as solve(int,double)->double, with the other words.");
   app.add_option("--basefile,--bf", line.base_files, "With --in: a file or folder that goes to each host first.")
       ->allow_extra_args(false);
-  app.add_option("--transferfile,--transfer-file,--tf", line.sent_files,
+  app.add_option("--transferfile,--transfer-file,--transferfiles,--transfer-files,--tf", line.sent_files,
                  "With --in: a file or folder that goes to the job first.")
       ->allow_extra_args(false);
   app.add_flag("--transfer", line.transfer, "The same as --transferfile {}.");
@@ -177,7 +179,8 @@ void add_value_options(CLI::App& app, CommandLine& line) {
   app.add_option("--header", line.header, "With \":\": the first value of each source is a name, as in {name}.");
   app.add_flag("--link,--xapply", line.inputs.linked, "Sources go along with each other; short ones begin again.");
   app.add_option("-E,--eof", line.inputs.last, "The value that ends a source.");
-  app.add_flag("-r,--no-run-if-empty", line.inputs.skips_blank, "Leave out values that are empty, or blank.");
+  app.add_flag("-r,--no-run-if-empty,--norunifempty", line.inputs.skips_blank,
+               "Leave out values that are empty, or blank.");
   app.add_flag("--shuf", line.inputs.shuffled, "Run jobs in a random order.");
   app.add_option("-n,--max-args,--maxargs", line.group, "Values for each job.")->check(counts);
   app.add_option_function<std::size_t>("-N,--max-replace-args,--maxreplaceargs", repeats(false),
@@ -198,6 +201,8 @@ void add_output_options(CLI::App& app, CommandLine& line) {
   SessionOptions& session = line.session;
   app.add_flag("-k,--keep-order,--keeporder", session.keep_order, "Print in the order of the values.");
   app.add_flag_callback(
+      "--no-keep-order,--nokeeporder,--nok,--no-k", [&session] { session.keep_order = false; }, "Print as they end.");
+  app.add_flag_callback(
       "--tag", [&line] { line.tag = line.tag.value_or(line.command.placeholder); },
       "Each line of output begins with the values.");
   app.add_option("--tagstring,--tag-string", line.tag, "The same with this text.");
@@ -205,31 +210,35 @@ void add_output_options(CLI::App& app, CommandLine& line) {
   app.add_flag("--json", session.json, "A line of JSON for each job, with its output.");
   app.add_option("--results,--result,--res", line.results,
                  "Write outputs to files in this folder, or with this name, instead.");
-  app.add_flag("--dry-run,--dryrun", session.dry_run, "Print the commands only.");
+  app.add_flag("--dry-run,--dryrun,--dr", session.dry_run, "Print the commands only.");
   app.add_flag("-t,--verbose", session.verbose, "Print each command on standard error when it starts.");
   app.add_flag("-v", session.prints_commands, "Print each command before its output.");
   app.add_flag("--bar", session.bar, "Show how far it is, on standard error.");
   app.add_flag("--progress", session.progress, "Show the numbers of jobs, on standard error.");
   app.add_flag("--eta", session.eta, "Show how long it takes, on standard error.");
   // What apfarm does anyway, or has none of.
-  app.add_flag("--group,--line-buffer,--linebuffer,--lb,--will-cite,--willcite,--no-notice,--nonotice,--gnu,--plain",
-               line.accepted, "Taken for GNU Parallel's sake: outputs come when jobs have ended.");
+  app.add_flag(
+      "--group,--line-buffer,--line-buffered,--linebuffer,--linebuffered,--lb,--silent,--will-cite,--willcite,"
+      "--no-notice,--nonotice,--nn,--gnu,--plain,-M,--controlmaster",
+      line.accepted, "Taken for GNU Parallel's sake: outputs come when jobs have ended.");
 }
 
 void add_run_options(CLI::App& app, CommandLine& line) {
   SessionOptions& session = line.session;
+  app.add_option("--total-jobs,--totaljobs,--total", line.total, "Taken for GNU Parallel's sake.");
   app.add_option("-j,--jobs,-P,--max-procs,--maxprocs", line.jobs,
                  "Jobs at once, on each host: N, N% of the cores, +N, -N; 0: many. Default: 100%.");
   app.add_option("--joblog,--jl", session.joblog, "Write a line for each job that has ended; +FILE: append it.");
   app.add_flag("--resume", line.resume, "Leave out the jobs that the joblog has.");
-  app.add_flag("--resume-failed", line.resume_failed, "Leave out the jobs that did not fail, by the joblog.");
+  app.add_flag("--resume-failed,--resumefailed", line.resume_failed,
+               "Leave out the jobs that did not fail, by the joblog.");
   app.add_option("--retries", session.tries, "Run a failing job so many times at most.")
       ->check(CLI::Range(1, 1'000'000));
   app.add_flag("--copies", session.copies, "At the end, idle slots run once more what others have for long.");
   app.add_option("--timeout", line.timeout, "End a job that runs for longer: seconds, or with m, h, d.");
   app.add_option("--delay", line.delay, "Let so much time pass between the starts of jobs.");
   app.add_option("--nice", line.nice, "Run jobs with this niceness.")->check(CLI::Range(0, 19));
-  app.add_option("--halt,--halt-on-error", line.halt, "never, or now|soon,fail|success|done=N or N%.");
+  app.add_option("--halt,--halt-on-error,--haltonerror", line.halt, "never, or now|soon,fail|success|done=N or N%.");
 }
 
 FileTemplates files_of(CommandLine& line) {
@@ -294,9 +303,82 @@ void make_templates(CommandLine& line) {
         Results{.place = CommandTemplate::of_name(line.results, line.command), .names = line.command.names};
 }
 
+struct Missing {
+  std::string_view names;  ///< Those of one letter have one dash.
+  std::string_view instead;
+};
+
+/// GNU Parallel's options that are not there.
+constexpr std::array<Missing, 36> missing_options{{
+    {"pipe spreadstdin pipepart pipe-part block blocksize block-size block-timeout blocktimeout bt cat fifo tee "
+     "shard bin group-by groupby recstart recend regexp regex remove-rec-sep removerecsep rrs round-robin "
+     "roundrobin round",
+     "split -l 1000 FILE part. makes files for apfarm 'COMMAND < {}' ::: part.*"},
+    {"S sshlogin slf sshloginfile ssh sshdelay ssh-delay rsync-opts rsyncopts filter-hosts filterhosts "
+     "filter-host hgrp hostgrp hostgroup hostgroups sql sqlmaster sql-master sqlworker sql-worker sqlandworker "
+     "sql-and-worker",
+     "other computers are those of a pool: --in POOL"},
+    {"onall nonall", "apctl exec POOL:HOST COMMAND runs it on one host, and apctl hosts POOL lists them"},
+    {"env record-env recordenv session",
+     "jobs have apfarm's environment; for hosts of --in, write env NAME=VALUE before the command"},
+    {"files output-as-files outputasfiles", "--results FOLDER keeps outputs in files"},
+    {"compress compress-program compressprogram use-compress-program usecompressprogram decompress-program "
+     "decompressprogram use-decompress-program usedecompressprogram tmpdir tempdir",
+     "outputs wait in TMPDIR, as they are: name a folder with room there"},
+    {"tmux tmuxpane tmux-pane latest-line latestline ll", "-u shows outputs while jobs run"},
+    {"tty open-tty o interactive p", "jobs ask nobody; --dry-run shows their commands"},
+    {"color colour ctag ctagstring ctag-string", "--tag and --tagstring mark lines without color"},
+    {"color-failed colour-failed colorfailed colourfailed color-fail colour-fail colorfail colourfail cf",
+     "--joblog FILE tells which jobs have failed"},
+    {"load noswap memfree memsuspend limit use-sockets-instead-of-threads usesocketsinsteadofthreads "
+     "use-cores-instead-of-threads usecoresinsteadofthreads use-cpus-instead-of-cores usecpusinsteadofcores",
+     "-j N limits the jobs at once"},
+    {"s max-chars maxchars x exit", "-n N limits the values of a job"},
+    {"l max-lines maxlines", "write -L N"},
+    {"i replace", "write -I TEXT"},
+    {"e", "write -E TEXT"},
+    {"rpl parens U extensionreplace er basenamereplace bnr dirnamereplace dnr basenameextensionreplace bner "
+     "template tmpl",
+     "it needs Perl: {.} {/} {//} {/.} and those of --plus are there, and the command may change a value"},
+    {"seqreplace slotreplace", "write {#} for the job's number, {%} for the slot's"},
+    {"process-slot-var processslotvar", "write NAME={%} before the command"},
+    {"trim", "sed 's/^ *//; s/ *$//' takes blanks from values"},
+    {"csv", "--colsep , parts values at commas, if none is in quotes"},
+    {"skip-first-line skipfirstline", "tail -n +2 FILE leaves it out, and --header : takes it for names"},
+    {"arg-sep argsep", "write :::"},
+    {"arg-file-sep argfilesep", "write ::::"},
+    {"linkinputsource xapplyinputsource", "--link is for all sources, :::+ and ::::+ for one"},
+    {"filter", "let the command begin with it: 'test {1} -lt {2} || exit 0; ...'"},
+    {"retry-failed retryfailed", "--resume-failed with the same values runs them again"},
+    {"term-seq termseq", "a job that is ended gets SIGTERM, and 0.2 s later SIGKILL"},
+    {"semaphore semaphore-name semaphorename id semaphore-timeout semaphoretimeout st fg bg wait",
+     "flock FILE COMMAND lets one run at a time"},
+    {"profile J", "give the options on the command line: no configuration is read"},
+    {"shell-quote shellquote shell_quote", "printf %q of bash quotes"},
+    {"number-of-cpus numberofcpus number-of-sockets numberofsockets number-of-cores numberofcores "
+     "number-of-threads numberofthreads",
+     "nproc tells it"},
+    {"max-line-length-allowed maxlinelengthallowed show-limits showlimits", "getconf ARG_MAX tells it"},
+    {"min-version minversion", "--version tells apfarm's own"},
+    {"citation bibtex bug debug D shell-completion shellcompletion", "it is GNU Parallel's own affair: leave it out"},
+    {"shebang hashbang embed", "start apfarm in a script of a shell"},
+    {"B H T W Y g tollef ctrlc ctrl-c noctrlc no-ctrlc no-ctrl-c", "GNU Parallel has given it up, too: leave it out"},
+}};
+
+/// What to do instead; empty: it is none of GNU Parallel's options.
+std::string_view instead_of(std::string_view word) {
+  std::string_view name = word.substr(0, word.find('='));
+  const bool is_long = name.starts_with("--");
+  name.remove_prefix(is_long ? 2 : 1);
+  if (!is_long) name = name.substr(0, 1);  // its value may stand behind it
+  for (const Missing& each : missing_options)
+    if (fmt::format(" {} ", each.names).find(fmt::format(" {} ", name)) != std::string::npos) return each.instead;
+  return {};
+}
+
 std::string unknown_option(const CLI::App& app, const std::string& word) {
-  if (word.starts_with("-S") || word.starts_with("--sshlogin"))
-    return fmt::format("unknown option {}: other computers are those of a pool: --in POOL", word);
+  if (const std::string_view instead = instead_of(word); !instead.empty())
+    return fmt::format("{} is not there: {}", word, instead);
   return launch::unknown_option(app, word) + "\nRun with --help for more information.";
 }
 
@@ -328,7 +410,7 @@ int run(int argc, char** argv) {
       "In the command: {} value, {.} without extension, {/} without folder, {//} folder, {/.} both,\n"
       "{1} {2} ... of several sources, {-1} the last one, {#} number of the job, {%} of the slot.",
       "apfarm");
-  app.set_version_flag("--version", fmt::format("apfarm (APlib) {}", version));
+  app.set_version_flag("-V,--version", fmt::format("apfarm (APlib) {}", version));
   app.prefix_command();
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("apfarm: {}\nRun with --help for more information.\n", error.what());
