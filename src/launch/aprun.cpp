@@ -434,6 +434,11 @@ void add_allocated_hosts(cluster::Cluster& cluster) {
   }
 }
 
+cluster::Cluster read_cluster(std::string_view who, const std::string& file) {
+  const WaitNote note(std::string(who), wait_text(file));
+  return cluster::read_cluster(file);
+}
+
 std::string own_path() {
   const std::string path = os::own_program();
   return path.empty() ? "aprun" : path;
@@ -664,7 +669,7 @@ int run_cluster_with(const CommandLine& line, PmixRun* pmix) {
   std::optional<pool::Pool> pool;
   if (!line.pool.empty()) pool = pool::Pool::reach(line.pool);
   cluster::Cluster cluster = pool                        ? hosts_of_pool(*pool)
-                             : line.cluster_text.empty() ? cluster::read_cluster(line.cluster_file)
+                             : line.cluster_text.empty() ? read_cluster("aprun", line.cluster_file)
                                                          : cluster::parse_cluster(line.cluster_text, line.cluster_file,
                                                                                   Options::from_environment());
   if (pmix != nullptr) pmix->take_hosts(cluster);
@@ -756,7 +761,7 @@ int run_net(int count, const char* const* words) {
   net::Request request;
   if (const auto status = net::read_request(count, words, request)) return *status;
   cluster::Cluster cluster =
-      request.pool.empty() ? cluster::read_cluster(request.file) : pool::Pool::reach(request.pool).standing_cluster();
+      request.pool.empty() ? read_cluster("apctl", request.file) : pool::Pool::reach(request.pool).standing_cluster();
   add_allocated_hosts(cluster);
   return net::measure_network(request, cluster, own_path());
 }

@@ -22,6 +22,7 @@
 #include "base/text.hpp"
 #include "launch/command_line.hpp"
 #include "launch/start/launch_method.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch {
 namespace {
@@ -241,6 +242,7 @@ void read_host_line(std::vector<SlottedHost>& hosts, std::string_view line, cons
 }
 
 void read_host_file(std::vector<SlottedHost>& hosts, const std::string& path, const std::string& subject) {
+  const WaitNote note("mpiexec", wait_text(path));
   const auto content = os::read_file(path);
   if (!content) deny(fmt::format("{}: cannot read the host file {}: {}", subject, path, os::text_of(errno)));
   std::string_view rest = *content;
@@ -544,6 +546,7 @@ void MpiexecReader::give_programs() {
 }
 
 void MpiexecReader::read_file(const std::string& path) {
+  const WaitNote note("mpiexec", wait_text(path));
   const auto content = os::read_file(path);
   if (!content) deny(fmt::format("cannot read the file of programs {}: {}", path, os::text_of(errno)));
   in_file_ = true;

@@ -10,10 +10,13 @@
 #include <algorithm>
 #include <boost/system/system_error.hpp>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include "aplib/error.hpp"
 #include "base/os/descriptor.hpp"
@@ -128,6 +131,30 @@ std::string unknown_option(const CLI::App& options, std::string_view word) {
 
 void tell_user(std::string_view who, std::string_view text) {
   static_cast<void>(write_all(STDERR_FILENO, printable(fmt::format("{}{}{}\n", who, who.empty() ? "" : ": ", text))));
+}
+
+WaitNote::WaitNote(std::string who, std::string text) {
+  if (who.empty() || text.empty()) return;
+  thread_ = os::quiet_thread("ap-wait-note", [this, who = std::move(who), text = std::move(text)] {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::seconds(2), [this] { return over_; })) tell_user(who, text);
+  });
+}
+
+WaitNote::~WaitNote() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::string wait_text(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_fifo(path, ignored)
+             ? fmt::format("waits for what comes from {}, a pipe, until its writers close it", path)
+             : "";
 }
 
 int print(std::string_view who, std::string_view text) {

@@ -5,9 +5,12 @@
 //   return print("apctl", table);                                  // standard output; 1 when it cannot be written
 #pragma once
 
+#include <condition_variable>
 #include <exception>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace CLI {
@@ -49,6 +52,24 @@ inline constexpr const char* no_memory_text =
 /// Writes "who: text" and an end of line to standard error, in one piece; without a name, only the text. If standard
 /// error takes nothing, that is no failure, because there is nobody to tell.
 void tell_user(std::string_view who, std::string_view text);
+
+/// Tells the user once what is waited for, as tell_user() does, where it lives longer than 2 s. With an empty `who` or
+/// `text` it does nothing. Throws Error(exhausted) where no thread can be had.
+class WaitNote {
+ public:
+  WaitNote(std::string who, std::string text);
+  ~WaitNote();
+  WaitNote(const WaitNote&) = delete;
+  WaitNote& operator=(const WaitNote&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread thread_;
+};
+/// For the time in which a file is read that the user names: somebody else has to write what comes from a pipe.
+[[nodiscard]] std::string wait_text(const std::string& path);
 
 /// Writes `text` to standard output. Returns an exit status: 0, or 1 if it cannot be written, which the user is told.
 [[nodiscard]] int print(std::string_view who, std::string_view text);

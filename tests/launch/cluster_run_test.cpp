@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // aprun -f as users run it, on machines of several processes on this computer: what programs get, and their output.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <map>
@@ -71,6 +72,17 @@ TEST_F(ClusterRun, TheFileHasTheProgramAndTheCommandLineWins) {
   const Ended none = aprun_cluster(local_cluster(folder_, 2, 1), {});
   EXPECT_EQ(none.status, 2);
   EXPECT_TRUE(contains(none.error, "aprun: no program is given")) << none.error;
+}
+
+TEST_F(ClusterRun, AFileThatNobodyWritesIsToldOf) {
+  const std::string program = folder_.compile("count", counting);
+  const std::string text = folder_.read(std::filesystem::path(local_cluster(folder_, 1, 1)).filename());
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), S_IRWXU), 0);
+  Process process({.arguments = {"/bin/sh", "-c", "exec \"$0\" -f \"$1\" \"$2\" 2>&1", APRUN_PROGRAM, pipe, program}});
+  ASSERT_TRUE(process.wait_for("aprun: waits for what comes from " + pipe + ", a pipe, until its writers close it\n"));
+  folder_.write("pipe", text);
+  EXPECT_EQ(process.wait().status, 0);
 }
 
 TEST_F(ClusterRun, PlaceholdersFoldersAndFilesForEachCell) {

@@ -59,7 +59,7 @@ std::string plural(std::size_t count, std::string_view what) {
 }
 
 int tell_repair(const Pool& pool, bool is_new) {
-  const pool::Repair done = pool::repair(pool);
+  const pool::Repair done = pool::repair(pool, "apctl");
   for (const auto& [i, problem] : done.problems) say(problem);
   const std::size_t all = pool.hosts().size();
   const std::size_t stand = all - done.problems.size();
@@ -73,7 +73,13 @@ int tell_repair(const Pool& pool, bool is_new) {
   return done.problems.empty() ? status : static_cast<int>(ExitStatus::program_failed);
 }
 
+pool::PoolLock locked(const std::string& name) {
+  const WaitNote note("apctl", fmt::format("pool {}: waits for another apctl up or down of it", name));
+  return pool::PoolLock(name);
+}
+
 std::string read_text(const std::string& file) {
+  const WaitNote note("apctl", wait_text(file));
   auto text = os::read_file(file);
   if (!text)
     throw Error(Errc::bad_option, fmt::format("cannot read the cluster file {}: {}", file, os::text_of(errno)));
@@ -133,7 +139,7 @@ int pool_up(const UpRequest& request) {
     throw Error(Errc::bad_option, problem + (request.file.empty() ? "" : "; --name gives another one"));
   if (request.submit.empty() && !(request.options.empty() && request.folder.empty()))
     throw Error(Errc::bad_option, "--folder and the words behind -- are for --submit");
-  const pool::PoolLock lock(name);
+  const pool::PoolLock lock = locked(name);
   if (!request.submit.empty()) {
     const std::string text = request.file.empty() ? "" : read_text(request.file);
     return up_in_job(name, text, request,
@@ -167,7 +173,7 @@ int pool_up(const UpRequest& request) {
 }
 
 int pool_down(const std::string& name) {
-  const pool::PoolLock lock(name);
+  const pool::PoolLock lock = locked(name);
   const Pool pool = Pool::open(name);
   const std::vector<pool::KeeperAddress> ways = pool.ways();
   std::vector<std::string> problems(ways.size());

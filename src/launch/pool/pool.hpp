@@ -137,8 +137,9 @@ struct Repair {
   std::size_t missing = 0;                        ///< Hosts that were not within reach before.
   std::map<std::size_t, std::string> problems{};  ///< Whole messages, by host of those that are not now.
 };
-/// Starts keepers where none stands, and leads the ways to them. Blocks. Throws Error. REQUIRES: the PoolLock.
-[[nodiscard]] Repair repair(const Pool& pool);
+/// Starts keepers where none stands, and leads the ways to them. Blocks: `who` tells the user for what, if it is not
+/// empty. Throws Error. REQUIRES: the PoolLock.
+[[nodiscard]] Repair repair(const Pool& pool, const std::string& who = {});
 
 /// Throws Error(failed) where the pool has a job that does not run, which says whether it waits, or has ended.
 void check_job(const Pool& pool);

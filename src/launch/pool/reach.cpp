@@ -2,6 +2,7 @@
 // Brings the hosts of a pool within reach: starts keepers where none stands, and leads the ways to them.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +29,7 @@
 #include "launch/start/launch_method.hpp"
 #include "launch/start/ssh_master.hpp"
 #include "launch/start/starter.hpp"
+#include "launch/terminal.hpp"
 
 namespace aplib::launch::pool {
 
@@ -145,6 +147,14 @@ std::string open_way(const Pool& pool, std::size_t i, const std::string& remote)
                                problem);
 }
 
+/// The first ones.
+std::string names_of(const Pool& pool, const std::vector<std::size_t>& which) {
+  constexpr std::size_t names_max = 8;
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < std::min(which.size(), names_max); ++at) names.push_back(pool.hosts()[which[at]].name);
+  return fmt::format("{}{}", fmt::join(names, ", "), which.size() > names_max ? ", ..." : "");
+}
+
 std::string message(const Pool& pool, std::size_t i, const std::string& problem) {
   return fmt::format("host '{}': {}", pool.hosts()[i].name, problem);
 }
@@ -233,9 +243,12 @@ std::string problem_of(const FactsAnswer& answer) {
                      answer.facts->version, version);
 }
 
-Repair repair(const Pool& pool) {
+Repair repair(const Pool& pool, const std::string& who) {
   std::vector<Pool::Known> known = pool.known();
-  const auto answers = facts_of(pool.ways(), check_patience);
+  const auto answers = [&] {
+    const WaitNote note(who, fmt::format("pool {}: waits for an answer of its keepers", pool.name()));
+    return facts_of(pool.ways(), check_patience);
+  }();
   std::vector<std::size_t> startable;
   Repair done;
   bool is_news = false;
@@ -258,6 +271,8 @@ Repair repair(const Pool& pool) {
     if (is_news) pool.keep(known);
     return done;
   }
+  const WaitNote note(
+      who, fmt::format("pool {}: waits for keepers, which start on {}", pool.name(), names_of(pool, startable)));
   std::map<std::size_t, std::string> problems = lead(pool, startable, known);
   if (!problems.empty() && pool.job() && pool.job()->system == BatchSystem::slurm) {
     try {

@@ -3,6 +3,7 @@
 """Pools: hosts on this computer, and hosts that real ssh servers lead to; what is killed on the way, and strangers.
 
     pool_test.py BIN [NAME]         BIN has aprun, apctl, apkeeper and apcc"""
+import fcntl
 import json
 import os
 import random
@@ -192,6 +193,21 @@ class Here(PoolTest):
             self.run_it("aprun", "--in", "p", RING, status=2).stderr, "^aprun: there is no pool p: apctl up"
         )
 
+    def test_up_tells_that_it_waits(self):
+        file = self.folder.write("p.toml", self.FILE)
+        RUNTIME.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(RUNTIME / "p.pool-lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            up = subprocess.Popen(self.command("apctl", "up", "-f", file), stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(up.kill)
+            self.assertEqual(up.stderr.readline(), "apctl: pool p: waits for another apctl up or down of it\n")
+        self.assertEqual((*up.communicate(timeout=PATIENCE), up.returncode), ("pool p: 1 host stands ready\n", "", 0))
+        keeper, = processes("apkeeper")
+        os.kill(keeper, signal.SIGSTOP)
+        again = self.run_it("apctl", "up", "p")
+        self.assertIn("apctl: pool p: waits for an answer of its keepers\n", again.stderr)
+
     def test_two_ups_at_once(self):
         file = self.folder.write("p.toml", self.FILE)
         for _ in range(4):
@@ -200,8 +216,8 @@ class Here(PoolTest):
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 for _ in range(3)
             ]
-            ends = [(*up.communicate(timeout=PATIENCE), up.returncode) for up in ups]
-            self.assertEqual(ends, [("pool p: 1 host stands ready\n", "", 0)] * 3)
+            ends = [(up.communicate(timeout=PATIENCE)[0], up.returncode) for up in ups]
+            self.assertEqual(ends, [("pool p: 1 host stands ready\n", 0)] * 3)
             self.assertEqual(len(processes("apkeeper")), 1)
             self.run_it("apctl", "down", "p")
             self.assertTrue(namespaces.wait_until(lambda: not processes("apkeeper"), PATIENCE))
