@@ -173,28 +173,44 @@ void RegistryDoor::set_end(int status, const std::string& reason) {
 
 Verb load_verb(Loader load) {
   struct Numbers {
-    std::uint32_t next = first_loaded_task;
+    std::mutex mutex;                 // a refusal may come from another thread
     std::set<std::uint32_t> used{0};  // 0: the machine's own program
+
+    std::uint32_t take(const std::string& wish) {
+      const std::lock_guard lock(mutex);
+      const bool chosen = wish != "auto";
+      std::uint32_t next = first_loaded_task;
+      while (!chosen && used.contains(next)) ++next;
+      const auto task = chosen ? text::parse_number(wish) : std::optional<std::uint64_t>(next);
+      if (!task || *task > task_id_max)
+        throw Error(Errc::bad_argument, fmt::format("load: task {}: use 0 .. {}", wish, task_id_max));
+      const auto number = static_cast<std::uint32_t>(*task);
+      if (!used.insert(number).second)
+        throw Error(
+            Errc::bad_argument,
+            fmt::format("load: a program of this machine is task {} already: use another number, or none", number));
+      return number;
+    }
+    void give_back(std::uint32_t number) {
+      const std::lock_guard lock(mutex);
+      used.erase(number);
+    }
   };
   const auto numbers = std::make_shared<Numbers>();
   return [numbers, load = std::move(load)](const Words& request, const ReplyTaker& reply) {
     if (request.size() < 3) throw Error(Errc::bad_argument, "load: a program is missing");
-    const bool chosen = request[2] != "auto";
-    while (!chosen && numbers->used.contains(numbers->next)) ++numbers->next;
-    const auto task = chosen ? text::parse_number(request[2]) : std::optional<std::uint64_t>(numbers->next);
-    if (!task || *task > task_id_max)
-      throw Error(Errc::bad_argument, fmt::format("load: task {}: use 0 .. {}", request[2], task_id_max));
-    const auto number = static_cast<std::uint32_t>(*task);
-    if (numbers->used.contains(number))
-      throw Error(
-          Errc::bad_argument,
-          fmt::format("load: a program of this machine is task {} already: use another number, or none", number));
+    const std::uint32_t number = numbers->take(request[2]);
     Words arguments(request.begin() + 3, request.end());
     arguments.insert(arguments.begin(), request[1]);
-    load(request[1], number, arguments, [numbers, number, reply](Reply of_load) {
-      reply(of_load.problem.empty() ? text_reply(fmt::format("{}", number)) : std::move(of_load));
-    });
-    numbers->used.insert(number);
+    try {
+      load(request[1], number, arguments, [numbers, number, reply](Reply of_load) {
+        if (!of_load.problem.empty()) numbers->give_back(number);
+        reply(of_load.problem.empty() ? text_reply(fmt::format("{}", number)) : std::move(of_load));
+      });
+    } catch (...) {
+      numbers->give_back(number);
+      throw;
+    }
   };
 }
 

@@ -227,6 +227,9 @@ TEST_F(Registry, ARunningMachineIsFoundAndAsked) {
     };
     EXPECT_EQ(ask({"load", "/bad", "auto"}), "no program");
     EXPECT_EQ(ask({"load", "/worse", "auto"}), "not now");
+    EXPECT_EQ(ask({"load", "/worse", "8"}), "not now");
+    EXPECT_EQ(said({"load", "/p", "8"}), "8") << "a refusal takes no number";
+    EXPECT_EQ(said({"load", "/p", "auto"}), "1002");
     EXPECT_EQ(ask({"load", "/p", "1048576"}), "load: task 1048576: use 0 .. 1048575");
     for (const char* used : {"0", "7", "1000"}) {
       EXPECT_EQ(ask({"load", "/p", used}), "load: a program of this machine is task " + std::string(used) +
