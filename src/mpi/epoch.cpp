@@ -6,7 +6,6 @@
 #include <atomic>
 #include <optional>
 
-#include "aplib/task.hpp"
 #include "mpi/plain_window.hpp"
 #include "mpi/rank.hpp"
 #include "mpi/remote_window.hpp"
@@ -384,11 +383,5 @@ void win_sync(const Call&, Win& win) {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // own loads and stores before and behind it
   plain::let_others_run(win);
 }
-
-namespace plain {
-
-void yield() { this_task::yield(); }
-
-}  // namespace plain
 
 }  // namespace aplib::mpi

@@ -155,23 +155,6 @@ void Meeting::leave() {
   api::stir(*self_, false);
 }
 
-void Meeting::close(int ended) const noexcept {
-  board_.close(api::processor(api::task(collective_.name())), ended, episode_);
-}
-
-void Meeting::resume(Wake how, Awaited& awaited) {
-  if (collective_.is_pending()) self_ = running_task();
-  switch (how) {
-    case Wake::done:
-      return;
-    case Wake::ended:
-      close(awaited.ended());
-      fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without this call", awaited.ended()));
-    case Wake::stopping:
-      fail(MPI_ERR_OTHER, "the machine stops");
-  }
-}
-
 void Meeting::wait(Awaited& awaited) { resume(collective_.wait(*self_, awaited), awaited); }
 
 // Each look takes other processors' lines from them, so only that rank looks which is usually the last one here.
