@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <new>
+#include <algorithm>
 
 #include "mpi/awaited_ranks.hpp"
 #include "mpi/collective.hpp"
@@ -18,97 +18,196 @@ namespace {
 
 }  // namespace
 
-/// All ranks have arrived in a meeting.
-class HostBoard::AllHere final : public AwaitedRanks {
- public:
-  AllHere(const HostBoard& board, const Comm& comm, std::uint64_t meeting) noexcept
-      : AwaitedRanks(comm), board_(board), own_(board.line(meeting, comm.rank())), meeting_(meeting) {}
-  ~AllHere() { sleeps(false); }
-  AllHere(const AllHere&) = delete;
-  AllHere& operator=(const AllHere&) = delete;
+// ---------------------------------------------------------------- memory
 
-  [[nodiscard]] bool holds() const noexcept override {
-    return board_.head().arrived.load(std::memory_order_acquire) >=  // acquire: what all have shown
-           static_cast<std::uint64_t>(board_.ranks_) * (meeting_ + 1);
-  }
-  // seq_cst: invariant (3)
-  void sleeps(bool does) const noexcept override {
-    if (own_.sleeps.exchange(does, std::memory_order_seq_cst) == does) return;
-    board_.head().sleepers.fetch_add(does ? 1U : ~0U, std::memory_order_seq_cst);
-  }
-  void let_go() noexcept override {}
-
- private:
-  [[nodiscard]] bool is_missing(int rank) const noexcept override {
-    return board_.line(meeting_, rank).meeting.load(std::memory_order_relaxed) <= meeting_;  // relaxed: a count alone
-  }
-
-  const HostBoard& board_;
-  Line& own_;
-  std::uint64_t meeting_;
+/// Where everything is, in bytes from the beginning.
+struct HostBoard::Layout {
+  std::size_t ranks;
+  std::size_t lines = sizeof(Head);
+  std::size_t words = lines + 2 * ranks * sizeof(Line);
+  std::size_t heard = words + words_ahead * ranks * sizeof(Line);
+  std::size_t sleeps = heard + ranks * ranks * sizeof(std::atomic<std::uint64_t>);
+  std::size_t blocks = (sleeps + ranks * sizeof(std::atomic<bool>) + cache_line_bytes - 1) & ~(cache_line_bytes - 1);
+  std::size_t told = blocks + 2 * ranks * bytes_max;
+  std::size_t end = told + words_ahead * ranks * told_max;
 };
 
+// Zeros, as the memory is, are what all of it begins with.
+HostBoard::HostBoard(api::SharedMemory memory, int ranks)
+    : memory_(std::move(memory)), ranks_(ranks), words_of_(static_cast<std::size_t>(ranks)) {
+  const Layout layout{size()};
+  lines_ = reinterpret_cast<Line*>(memory_.data() + layout.lines);
+  words_ = reinterpret_cast<Line*>(memory_.data() + layout.words);
+  heard_ = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.data() + layout.heard);
+  sleeps_ = reinterpret_cast<std::atomic<bool>*>(memory_.data() + layout.sleeps);
+  blocks_ = memory_.data() + layout.blocks;
+  told_ = memory_.data() + layout.told;
+}
+
 std::unique_ptr<HostBoard> HostBoard::make(int ranks) {
-  auto memory = api::SharedMemory::make(bytes_of(ranks));
-  if (!memory) return nullptr;
-  std::unique_ptr<HostBoard> board(new HostBoard(*std::move(memory), ranks));
-  ::new (&board->head()) Head;
-  for (const std::uint64_t parity : {0, 1}) {
-    for (int rank = 0; rank < ranks; ++rank) ::new (&board->line(parity, rank)) Line;
-  }
-  return board;
+  auto memory = api::SharedMemory::make(Layout{static_cast<std::size_t>(ranks)}.end);
+  return memory ? std::unique_ptr<HostBoard>(new HostBoard(*std::move(memory), ranks)) : nullptr;
 }
 
 std::unique_ptr<HostBoard> HostBoard::open(const SharedFilePlace& place, int ranks) {
-  auto memory = api::SharedMemory::open(place, bytes_of(ranks));
-  if (!memory) return nullptr;
-  return std::unique_ptr<HostBoard>(new HostBoard(*std::move(memory), ranks));
+  auto memory = api::SharedMemory::open(place, Layout{static_cast<std::size_t>(ranks)}.end);
+  return memory ? std::unique_ptr<HostBoard>(new HostBoard(*std::move(memory), ranks)) : nullptr;
+}
+
+// ---------------------------------------------------------------- waiting
+
+class HostBoard::Awaited : public AwaitedRanks {
+ public:
+  Awaited(const HostBoard& board, const Comm& comm) noexcept : AwaitedRanks(comm), board_(board) {}
+  Awaited(const Awaited&) = delete;
+  Awaited& operator=(const Awaited&) = delete;
+
+  // seq_cst: invariant (4)
+  void sleeps(bool does) const noexcept final {
+    std::atomic<bool>& own = board_.sleeps_[static_cast<std::size_t>(comm().rank())];
+    if (own.load(std::memory_order_relaxed) == does) return;  // relaxed: own value
+    own.store(does, std::memory_order_seq_cst);
+    board_.head().sleepers.fetch_add(does ? 1U : ~0U, std::memory_order_seq_cst);
+  }
+  void let_go() noexcept final { sleeps(false); }
+
+ protected:
+  ~Awaited() { sleeps(false); }
+
+  const HostBoard& board_;
+};
+
+/// All ranks have arrived in a meeting.
+class HostBoard::AllHere final : public Awaited {
+ public:
+  AllHere(const HostBoard& board, const Comm& comm, std::uint64_t meeting) noexcept
+      : Awaited(board, comm), meeting_(meeting) {}
+
+  [[nodiscard]] bool holds() const noexcept override {
+    return board_.head().arrived.load(std::memory_order_acquire) >=  // acquire: what all have shown
+           board_.size() * (meeting_ + 1);
+  }
+
+ private:
+  [[nodiscard]] bool is_missing(int rank) const noexcept override {
+    return board_.shown(meeting_, rank).line->number.load(std::memory_order_relaxed) <= meeting_;  // relaxed: a number
+  }
+
+  std::uint64_t meeting_;
+};
+
+/// A root has told a word.
+class HostBoard::Told final : public Awaited {
+ public:
+  Told(const HostBoard& board, const Comm& comm, int root, const Line& line, std::uint64_t number) noexcept
+      : Awaited(board, comm), root_(root), line_(line), number_(number) {}
+
+  [[nodiscard]] bool holds() const noexcept override {
+    return line_.number.load(std::memory_order_acquire) > number_;  // acquire: what it has shown
+  }
+
+ private:
+  [[nodiscard]] bool is_missing(int rank) const noexcept override { return rank == root_; }
+
+  int root_;
+  const Line& line_;
+  std::uint64_t number_;
+};
+
+/// All others have heard so many words of a root.
+class HostBoard::AllHeard final : public Awaited {
+ public:
+  AllHeard(const HostBoard& board, const Comm& comm, std::uint64_t words) noexcept
+      : Awaited(board, comm), words_(words) {}
+
+  [[nodiscard]] bool holds() const noexcept override {
+    for (; next_ < comm().size(); ++next_) {
+      if (is_missing(next_)) return false;
+    }
+    return true;
+  }
+  /// The words that all have heard.
+  [[nodiscard]] std::uint64_t least() const noexcept {
+    std::uint64_t least = ~std::uint64_t{0};
+    for (int rank = 0; rank < comm().size(); ++rank) {
+      if (rank != comm().rank()) least = std::min(least, heard_by(rank));
+    }
+    return least;
+  }
+
+ private:
+  // acquire: it has done with them
+  [[nodiscard]] std::uint64_t heard_by(int rank) const noexcept {
+    return board_.heard(comm().rank(), rank).load(std::memory_order_acquire);
+  }
+  [[nodiscard]] bool is_missing(int rank) const noexcept override {
+    return rank != comm().rank() && heard_by(rank) < words_;
+  }
+
+  std::uint64_t words_;
+  mutable int next_ = 0;  // those before have heard them
+};
+
+void HostBoard::wait(const Collective& collective, Awaited& awaited) {
+  if (awaited.holds()) return;
+  switch (collective.wait(api::task(collective.name()), awaited)) {
+    case Wake::done:
+      return;
+    case Wake::ended:
+      ended_ = awaited.ended();
+      fail_ended(ended_);
+    case Wake::stopping:
+      fail(MPI_ERR_OTHER, "the machine stops");
+  }
+}
+
+void HostBoard::wake_sleepers(const Collective& collective) const {
+  api::look_again(api::task(collective.name()));
+  if (head().sleepers.load(std::memory_order_seq_cst) == 0) return;  // invariant (4)
+  for (int rank = 0; rank < ranks_; ++rank) wake_sleeper(collective, rank);
+}
+
+void HostBoard::wake_sleeper(const Collective& collective, int rank) const {
+  if (sleeps_[static_cast<std::size_t>(rank)].load(std::memory_order_seq_cst))  // invariant (4)
+    api::wake(api::task(collective.name()), collective.name(), collective.comm().cell_of(rank));
+}
+
+// Others may not have seen yet what is there, so nothing more is shown.
+void HostBoard::check_open() const {
+  if (ended_ >= 0) [[unlikely]]
+    fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without an earlier call of the communicator", ended_));
+}
+
+// ---------------------------------------------------------------- showing
+
+void HostBoard::show(const Block& block, const Collective& collective, const Elements& own) {
+  const Count bytes = own.bytes();
+  copy(bytes_at(block.place(bytes), bytes), own, 0, bytes);
+  block.line->tag = collective.tag();
+  block.line->bytes = static_cast<std::uint32_t>(bytes);
 }
 
 void HostBoard::meet(const Collective& collective, const Elements& own) {
-  if (ended_ >= 0) [[unlikely]]  // others may not have seen yet what is there
-    fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without an earlier call of the communicator", ended_));
+  check_open();
   const std::uint64_t meeting = meetings_++;
-  Line& mine = line(meeting, collective.rank());
-  const Count bytes = own.bytes();
-  copy(bytes_at(block(meeting, collective.rank(), bytes), bytes), own, 0, bytes);
-  mine.tag = collective.tag();
-  mine.bytes = static_cast<std::uint32_t>(bytes);
-  mine.meeting.store(meeting + 1, std::memory_order_release);  // release: what is shown
-  // seq_cst: invariant (3), and what we have shown
-  const std::uint64_t arrived = head().arrived.fetch_add(1, std::memory_order_seq_cst) + 1;
-  if (arrived == static_cast<std::uint64_t>(ranks_) * (meeting + 1)) {
-    wake_sleepers(collective, meeting);
+  const Block mine = shown(meeting, collective.rank());
+  show(mine, collective, own);
+  mine.line->number.store(meeting + 1, std::memory_order_release);  // release: what is shown
+  // seq_cst: invariant (4), and what we have shown
+  if (head().arrived.fetch_add(1, std::memory_order_seq_cst) + 1 == size() * (meeting + 1)) {
+    wake_sleepers(collective);
   } else {
     AllHere all(*this, collective.comm(), meeting);
-    switch (collective.wait(api::task(collective.name()), all)) {
-      case Wake::done:
-        break;
-      case Wake::ended:
-        ended_ = all.ended();
-        fail_ended(ended_);
-      case Wake::stopping:
-        fail(MPI_ERR_OTHER, "the machine stops");
-    }
+    wait(collective, all);
   }
   check(collective, meeting);
 }
 
-void HostBoard::wake_sleepers(const Collective& collective, std::uint64_t meeting) const {
-  TaskControl& self = api::task(collective.name());
-  api::look_again(self);
-  if (head().sleepers.load(std::memory_order_seq_cst) == 0) return;  // invariant (3)
-  for (int rank = 0; rank < ranks_; ++rank) {
-    if (line(meeting, rank).sleeps.load(std::memory_order_seq_cst))
-      api::wake(self, collective.name(), collective.comm().cell_of(rank));
-  }
-}
-
 void HostBoard::check(const Collective& collective, std::uint64_t meeting) const {
   for (int rank = 0; rank < ranks_; ++rank) {
-    const Line& its = line(meeting, rank);
+    const Line& its = *shown(meeting, rank).line;
     // One that has ended has not come, though others that did not wait for it are in a later meeting.
-    if (its.meeting.load(std::memory_order_acquire) != meeting + 1) [[unlikely]]  // acquire: what it has shown
+    if (its.number.load(std::memory_order_acquire) != meeting + 1) [[unlikely]]  // acquire: what it has shown
       fail_ended(rank);
     if (its.tag != collective.tag()) [[unlikely]]
       collective.fail_disagreement(rank, its.tag);
@@ -116,11 +215,45 @@ void HostBoard::check(const Collective& collective, std::uint64_t meeting) const
 }
 
 void HostBoard::take(int from, const Elements& to, Count first, Count all) const {
-  const std::uint64_t meeting = meetings_ - 1;
-  const Count bytes = line(meeting, from).bytes;
+  const Block its = shown(meetings_ - 1, from);
+  const Count bytes = its.line->bytes;
   if (bytes != all) [[unlikely]]
     fail_bytes(from, bytes, all);
-  copy(to, bytes_at(block(meeting, from, bytes) + first, to.bytes()), 0, to.bytes());
+  copy(to, bytes_at(its.place(bytes) + first, to.bytes()), 0, to.bytes());
+}
+
+// ---------------------------------------------------------------- telling
+
+void HostBoard::tell(const Collective& collective, const Elements& own) {
+  check_open();
+  const int rank = collective.rank();
+  const std::uint64_t number = words_of_[static_cast<std::size_t>(rank)]++;
+  if (number - heard_by_all_ >= words_ahead) {
+    AllHeard all(*this, collective.comm(), number - words_ahead + 1);
+    wait(collective, all);
+    heard_by_all_ = all.least();
+  }
+  const Block mine = word(number, rank);
+  show(mine, collective, own);
+  mine.line->number.store(number + 1, std::memory_order_seq_cst);  // invariant (4), and what is shown
+  wake_sleepers(collective);
+}
+
+void HostBoard::hear(const Collective& collective, int root, const Elements& to) {
+  check_open();
+  const std::uint64_t number = words_of_[static_cast<std::size_t>(root)]++;
+  const Block its = word(number, root);
+  Told told(*this, collective.comm(), root, *its.line, number);
+  wait(collective, told);
+  if (its.line->tag != collective.tag()) [[unlikely]]
+    collective.fail_disagreement(root, its.line->tag);
+  const Count bytes = its.line->bytes;
+  if (bytes != to.bytes()) [[unlikely]]
+    fail_bytes(root, bytes, to.bytes());
+  copy(to, bytes_at(its.place(bytes), bytes), 0, bytes);
+  heard(root, collective.rank())
+      .store(number + 1, std::memory_order_seq_cst);  // invariant (4), and that we have read it
+  wake_sleeper(collective, root);
 }
 
 }  // namespace aplib::mpi

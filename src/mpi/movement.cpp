@@ -326,6 +326,10 @@ void bcast(const Call& call, void* buffer, MPI_Count count, TypeHandle& type, in
     if (meeting.show(elements)) return meeting.leave();
     return meeting.arrive_and_help();
   }
+  if (HostBoard* const board = collective.host_board(); board != nullptr && HostBoard::can_tell(elements.bytes())) {
+    if (comm.rank() == root) return board->tell(collective, elements);
+    return board->hear(collective, root, elements);
+  }
   const int size = collective.size();
   const int distance = collective.behind(root);  // from the root, in the tree
   int step = 1;

@@ -9,7 +9,7 @@ from layers import INCLUDE, resolve
 
 FILE_LINES_MAX = 900
 HEADER_LINES_MAX = 300
-SOURCE_FILES_MAX = 502  # of src/, without the libraries of their own
+SOURCE_FILES_MAX = 504  # of src/, without the libraries of their own
 OWN_LIBRARIES = {"gridrpc", "mpi"}
 FUNCTION_LINES_MAX = 70
 PAIR_LINES_MIN = 120  # of a header and its source file, where one file includes them
