@@ -41,7 +41,7 @@ def is_proven(repository, path):
 
 
 def check_headers(repository, arguments):
-    roots = {"include", "src", "apps", "bench"}
+    roots = {arguments.only} if arguments.only else {"include", "src", "apps", "bench"}
     work = [command for path in repository.headers() if path.parts[0] in roots and not is_proven(repository, path)
             for command in commands(repository, arguments.compiler, path)]
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:

@@ -258,7 +258,7 @@ def main():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(content)
             try:
-                complaints = rule(repository.Repository(root), types.SimpleNamespace(compiler=sys.argv[1]))
+                complaints = rule(repository.Repository(root), types.SimpleNamespace(compiler=sys.argv[1], only=""))
             except repository.Skip as reason:
                 print(f"skipped: {rule.__name__}: {reason}")
                 continue

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks the repository's own rules. usage: tidy.py RULE --source ROOT [--compiler CXX]; status 77 means skipped."""
+"""Checks the repository's own rules; status 77 means skipped.
+
+    tidy.py RULE --source ROOT [--compiler CXX] [--only FOLDER]
+"""
 import argparse
 import pathlib
 import shutil
@@ -34,10 +37,11 @@ def main():
         "width": text_rules.check_width,
         "words": text_rules.check_words,
     }
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rule", choices=sorted(rules))
     parser.add_argument("--source", type=pathlib.Path, required=True)
     parser.add_argument("--compiler", default=shutil.which("c++"))
+    parser.add_argument("--only", default="", help="of headers: those under this folder")
     arguments = parser.parse_args()
 
     try:

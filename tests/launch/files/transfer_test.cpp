@@ -100,7 +100,7 @@ TEST_P(Trees, ArriveAsTheyWere) {
   EXPECT_EQ(differences(from(), to() / "tree"), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, Trees, ::testing::Range(1U, static_cast<unsigned>(scaled(12, 12)) + 1));
+INSTANTIATE_TEST_SUITE_P(Seeds, Trees, ::testing::Range(1U, static_cast<unsigned>(scaled(6, 6)) + 1));
 
 TEST_F(Transfer, HolesTakeNoRoomWhereTheyArrive) {
   write_file(from() / "sparse", "begin");
