@@ -196,11 +196,6 @@ bool wait_for(const Call& call, const MPI_Request* requests, std::size_t count, 
 
 namespace {
 
-bool is_request_in_vain(MPI_Request handle) {
-  const Request* const request = known_request(handle);
-  return request != nullptr && request->is_in_vain();
-}
-
 /// The same for calls that are pending.
 void poll_pending(const Call& call, const MPI_Request* requests, std::size_t count) {
   constexpr std::uint8_t misses_max = 4;
@@ -221,7 +216,11 @@ void poll_pending(const Call& call, const MPI_Request* requests, std::size_t cou
 void poll_for(const Call& call, const MPI_Request* requests, std::size_t count) {
   constexpr std::uint8_t misses_max = 4;
   if (!call.rank().pending_calls.is_empty()) poll_pending(call, requests, count);
-  if (std::any_of(requests, requests + count, is_request_in_vain) && ++call.rank().test_misses >= misses_max) {
+  const bool are_in_vain = std::any_of(requests, requests + count, [](MPI_Request handle) {
+    const Request* const request = known_request(handle);
+    return request != nullptr && request->is_in_vain();
+  });
+  if (are_in_vain && ++call.rank().test_misses >= misses_max) {
     call.rank().test_misses = 0;
     this_task::yield();
   }
