@@ -21,9 +21,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -203,121 +201,8 @@ auto with_environment(LibcState& state, const Body& body) {
   return result;
 }
 
-/// Words for wordexp(), in which a variable stands for each command, $(...) or `...`: libc would wait for the command
-/// with the thread and the process's environment, and splits both alike.
-class WordsWithoutCommands {
- public:
-  /// `run(command)` gives what it prints.
-  template <class Run>
-  WordsWithoutCommands(const char* words, const Run& run) : left_(words) {
-    int braces = 0;  // commands in them are run only if need be: libc's
-    for (char quote = '\0'; !left_.empty();) {
-      if (left_.starts_with('\\') && quote != '\'') {
-        copy(2);
-      } else if ((left_.starts_with('\'') && quote != '"') || (left_.starts_with('"') && quote != '\'')) {
-        quote = quote == '\0' ? left_.front() : '\0';
-        copy(1);
-      } else if (quote != '\'' && braces == 0 && (left_.starts_with('`') || is_command())) {
-        const std::optional<std::string> command = left_.starts_with('`') ? take_quoted() : take_enclosed();
-        if (!command) break;
-        put(run(*command));
-      } else {
-        if (left_.starts_with("${")) ++braces;
-        if (left_.starts_with('}') && braces > 0) --braces;
-        copy(1);
-      }
-    }
-    words_ += left_;  // a command without an end, which libc refuses
-  }
-  [[nodiscard]] const std::string& get() const noexcept { return words_; }
-
-  /// ::environ has the variables too while `body` runs.
-  template <class Body>
-  int with_variables(const Body& body) {
-    if (variables_.empty()) return body();
-    char** const before = ::environ;
-    std::vector<char*> all(before, before + count(before));
-    for (std::string& each : variables_) all.push_back(each.data());
-    all.push_back(nullptr);
-    ::environ = all.data();
-    const int result = body();
-    if (::environ == all.data()) {
-      ::environ = before;
-    } else {  // libc has set another, in an array of its own
-      for (std::size_t i = 0; i < variables_.size(); ++i) ::unsetenv(name_of(i).c_str());
-    }
-    return result;
-  }
-
- private:
-  static std::string name_of(std::size_t number) { return "_APLIB_PRINTED_" + std::to_string(number); }
-  [[nodiscard]] bool is_command() const noexcept { return left_.starts_with("$(") && !left_.starts_with("$(("); }
-
-  void copy(std::size_t characters) {
-    words_ += left_.substr(0, characters);
-    left_.remove_prefix(std::min(characters, left_.size()));
-  }
-  void put(std::string text) {
-    text.erase(text.find_last_not_of('\n') + 1);
-    std::erase(text, '\0');
-    words_ += "${" + name_of(variables_.size()) + "}";
-    variables_.push_back(name_of(variables_.size()) + "=" + text);
-  }
-  /// Up to the next `; nothing: there is none.
-  std::optional<std::string> take_quoted() {
-    std::string command;
-    for (std::size_t at = 1; at < left_.size(); ++at) {
-      if (left_[at] == '`') {
-        left_.remove_prefix(at + 1);
-        return command;
-      }
-      if (left_[at] == '\\' && at + 1 < left_.size() &&
-          std::string_view("$`\\").find(left_[at + 1]) != std::string::npos)
-        ++at;
-      command += left_[at];
-    }
-    return std::nullopt;
-  }
-  /// Up to the parenthesis that closes; nothing: there is none.
-  std::optional<std::string> take_enclosed() {
-    constexpr std::size_t begin = 2;
-    int depth = 1;
-    char quote = '\0';
-    for (std::size_t at = begin; at < left_.size(); ++at) {
-      const char now = left_[at];
-      if (now == '\\' && quote != '\'') {
-        ++at;
-      } else if (quote != '\0') {
-        if (now == quote) quote = '\0';
-      } else if (now == '\'' || now == '"') {
-        quote = now;
-      } else if (now == '(' || now == ')') {
-        depth += now == '(' ? 1 : -1;
-        if (depth > 0) continue;
-        std::string command(left_.substr(begin, at - begin));
-        left_.remove_prefix(at + 1);
-        return command;
-      }
-    }
-    return std::nullopt;
-  }
-
-  std::string_view left_;
-  std::string words_;
-  std::vector<std::string> variables_;
-};
-
-int own_wordexp(Instance& instance, const char* text, wordexp_t* result, int flags) {
-  const auto run = [&](const std::string& command) {
-    return printed_by(instance, ((flags & WRDE_SHOWERR) == 0 ? "exec 2>/dev/null\n" : "") + command);
-  };
-  const bool may_assign = std::strstr(text, "${") != nullptr && std::strchr(text, '=') != nullptr;  // for the commands
-  const bool may_have_command = (flags & WRDE_NOCMD) == 0 && std::strpbrk(text, "`(") != nullptr && !may_assign;
-  if (!may_have_command) return with_environment(instance.libc(), [=] { return ::wordexp(text, result, flags); });
-  WordsWithoutCommands words(text, run);
-  return with_environment(instance.libc(), [&] {
-    return words.with_variables([&] { return ::wordexp(words.get().c_str(), result, flags); });
-  });
+int own_wordexp(LibcState& state, const char* words, wordexp_t* result, int flags) {
+  return with_environment(state, [=] { return ::wordexp(words, result, flags); });
 }
 
 char* own_tempnam(const char* folder, const char* prefix) {

@@ -609,25 +609,6 @@ int own_pclose(Instance& instance, std::FILE* stream) {
   return status_of(instance, child);
 }
 
-}  // namespace
-
-std::string printed_by(Instance& instance, const std::string& command) {
-  std::string text;
-  std::FILE* const stream = own_popen(instance, command.c_str(), "r");
-  if (stream == nullptr) return text;
-  std::array<char, 4096> piece{};
-  for (ssize_t bytes = 1; bytes > 0;) {
-    if (sharing_flow(instance) != nullptr) await_descriptor(instance, ::fileno(stream), POLLIN);
-    bytes = ::read(::fileno(stream), piece.data(), piece.size());
-    if (bytes > 0) text.append(piece.data(), static_cast<std::size_t>(bytes));
-    if (bytes < 0 && errno_now() == EINTR) bytes = 1;
-  }
-  own_pclose(instance, stream);
-  return text;
-}
-
-namespace {
-
 // Notes a child that was spawned with `error` 0.
 int spawned(Instance& instance, int error, pid_t child) {
   if (error != 0) return error;

@@ -212,8 +212,6 @@ pid_t pid_of(Instance& instance);
 
 /// What a shell is told to have the limits that the program has set for itself. Call from: a flow of the instance.
 std::string limits_for_shell(Instance& instance);
-/// What "sh -c command" prints; other tasks run meanwhile. Call from: a flow of the instance.
-std::string printed_by(Instance& instance, const std::string& command);
 /// A child has just begun: it has those limits, and the program's priority. Call from: a flow of the instance.
 void give_limits(Instance& instance, pid_t child) noexcept;
 

@@ -15,7 +15,6 @@
 #include <string>
 #include <thread>
 
-#include "base/os/descriptor.hpp"
 #include "compile.hpp"
 #include "running.hpp"
 
@@ -48,7 +47,7 @@ class Blocking : public testing::Test {
         "#include <pthread.h>\n"
         "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/epoll.h>\n#include <sys/mman.h>\n"
         "#include <sys/socket.h>\n#include <sys/stat.h>\n#include <sys/syscall.h>\n#include <sys/uio.h>\n"
-        "#include <sys/un.h>\n#include <time.h>\n#include <unistd.h>\n#include <wordexp.h>\n"
+        "#include <sys/un.h>\n#include <time.h>\n#include <unistd.h>\n"
         "int word; int ends[2]; char text[100000];\n"
         "#define CHECK(what) if (!(what)) { perror(#what); return __LINE__; }\n"
         "int main(int count, char** words) {\n";
@@ -156,21 +155,6 @@ TEST_F(Blocking, QueuesOfMessagesAreWaitedFor) {
             0);
   ::mq_close(other);
   ::mq_unlink(queue.c_str());
-}
-
-TEST_F(Blocking, ACommandInWordsIsWaitedFor) {
-  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  bool written = false;
-  const auto write_once = [&] {
-    const os::UniqueFd in(written ? -1 : ::open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
-    written = written || (in && ::write(in.get(), "b c\n", 4) == 4);
-  };
-  const std::string body =
-      "wordexp_t found; snprintf(text, 300, \"a$(timeout 20 cat %s)\", words[1]);"
-      "CHECK(wordexp(text, &found, 0) == 0 && found.we_wordc == 2);"
-      "CHECK(strcmp(found.we_wordv[0], \"ab\") == 0 && strcmp(found.we_wordv[1], \"c\") == 0);";
-  EXPECT_EQ(run_beside(body, write_once), 0);
-  ::unlink(path_.c_str());
 }
 
 TEST_F(Blocking, AFutexIsWaitedFor) {

@@ -358,23 +358,6 @@ TEST_F(LibcProcess, WordsAndNamesAreExpandedFromTheProgramsEnvironment) {
   EXPECT_EQ(sides[1].said, "0 second /var/tmp/x 0 second value 0 /var/tmp 0");
 }
 
-TEST_F(LibcProcess, CommandsInWordsDoWhatTheyDoInAProcess) {
-  expect_private(R"C(
-    #include <wordexp.h>
-    void step(int n) {
-      static const char* const all[] = {
-          "a$(echo 'b)' c; echo)d", "\"$(echo 'x  y'; echo)\" '$(echo no)'", "`echo \\`echo in\\`` \\$(", "$((1 + $(echo 2)))",
-          "${X:-$(echo unset)} ${X:=set} $(echo $X)", "$(echo", "$(exit 3)", "$(pwd)$(echo \"(\")", "$(echo x >&2)"};
-      wordexp_t words;
-      const int result = wordexp(all[n], &words, 0);
-      say("%d:", result);
-      for (int i = 0; result == 0 && i < words.we_wordc; ++i) say(" <%s>", words.we_wordv[i]);
-      say(" %d\n", wordexp(all[n], &words, WRDE_NOCMD));
-      if (n == 8) say("%d %d\n", getenv("_APLIB_PRINTED_0") == NULL, getenv("X") != NULL);
-    })C",
-                 9);
-}
-
 TEST_F(LibcProcess, ChildrenSeeTheProgramsEnvironmentDirectoryAndInput) {
   std::filesystem::create_directories(shop.folder() + "/tools");
   const std::string tool = shop.write("tools/tool", "#!/bin/sh\nexit $((40 + $1))\n");
