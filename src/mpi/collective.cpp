@@ -104,6 +104,7 @@ Collective::Collective(const Call& call, Comm& comm, CollectiveKind kind, int de
     pending->begin(comm);
   } else {
     ++comm.collective_calls;
+    if (comm.host_board != nullptr) comm.host_board->note_call(comm.rank(), comm.collective_calls, tag_);
   }
 }
 
@@ -175,6 +176,7 @@ void Collective::join_host_board() const {
   const std::vector<char> all = tell_all<char>(call, made != nullptr ? 1 : 0);
   if (std::ranges::find(all, 0) != all.end()) return;
   made->end_place();
+  made->note_call(rank(), comm_.collective_calls, tag_);
   comm_.host_board = std::move(made);
 }
 

@@ -115,6 +115,9 @@ class Collective {
   [[nodiscard]] std::string where() const { return is_pending() ? std::string(", in ") + name() : std::string(); }
   /// A rank is in the call of this tag.
   [[noreturn]] void fail_disagreement(int rank, std::uint32_t tag) const;
+  /// Whether a message of a rank, or a word, is of this call. False: an earlier call has left it. Fails if the ranks
+  /// disagree.
+  [[nodiscard]] bool is_ours(int from, std::uint32_t tag) const;
   /// Both at the same time.
   void exchange(int to, const Elements& sent, int from, const Elements& received) const;
 
@@ -130,8 +133,6 @@ class Collective {
   /// No call of the rank is pending, or will be while this one waits.
   [[nodiscard]] bool is_alone() const noexcept { return !is_pending() && call_.rank().pending_calls.stays_empty(); }
   [[nodiscard]] api::Mailbox mailbox() const noexcept;
-  /// Whether a message is of this call. False: an earlier call has left it. Fails if the ranks disagree.
-  [[nodiscard]] bool is_ours(int from, std::uint32_t tag) const;
 
   const Call& call_;
   Comm& comm_;

@@ -26,8 +26,9 @@ struct HostBoard::Layout {
   std::size_t lines = sizeof(Head);
   std::size_t words = lines + 2 * ranks * sizeof(Line);
   std::size_t heard = words + words_ahead * ranks * sizeof(Line);
-  std::size_t sleeps = heard + ranks * ranks * sizeof(std::atomic<std::uint64_t>);
-  std::size_t blocks = (sleeps + ranks * sizeof(std::atomic<bool>) + cache_line_bytes - 1) & ~(cache_line_bytes - 1);
+  std::size_t seats =
+      (heard + ranks * ranks * sizeof(std::atomic<std::uint64_t>) + cache_line_bytes - 1) & ~(cache_line_bytes - 1);
+  std::size_t blocks = seats + ranks * sizeof(Seat);
   std::size_t told = blocks + 2 * ranks * bytes_max;
   std::size_t end = told + words_ahead * ranks * told_max;
 };
@@ -39,7 +40,7 @@ HostBoard::HostBoard(api::SharedMemory memory, int ranks)
   lines_ = reinterpret_cast<Line*>(memory_.data() + layout.lines);
   words_ = reinterpret_cast<Line*>(memory_.data() + layout.words);
   heard_ = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.data() + layout.heard);
-  sleeps_ = reinterpret_cast<std::atomic<bool>*>(memory_.data() + layout.sleeps);
+  seats_ = reinterpret_cast<Seat*>(memory_.data() + layout.seats);
   blocks_ = memory_.data() + layout.blocks;
   told_ = memory_.data() + layout.told;
 }
@@ -58,37 +59,59 @@ std::unique_ptr<HostBoard> HostBoard::open(const SharedFilePlace& place, int ran
 
 class HostBoard::Awaited : public AwaitedRanks {
  public:
-  Awaited(const HostBoard& board, const Comm& comm) noexcept : AwaitedRanks(comm), board_(board) {}
+  Awaited(const HostBoard& board, const Collective& collective) noexcept
+      : AwaitedRanks(collective.comm()), board_(board), collective_(collective) {}
   Awaited(const Awaited&) = delete;
   Awaited& operator=(const Awaited&) = delete;
 
+  [[nodiscard]] bool holds() const noexcept final { return elsewhere_ >= 0 || has_come(); }
   // seq_cst: invariant (4)
   void sleeps(bool does) const noexcept final {
-    std::atomic<bool>& own = board_.sleeps_[static_cast<std::size_t>(comm().rank())];
+    std::atomic<bool>& own = board_.seat(comm().rank()).sleeps;
+    if (does) look_elsewhere();
     if (own.load(std::memory_order_relaxed) == does) return;  // relaxed: own value
     own.store(does, std::memory_order_seq_cst);
     board_.head().sleepers.fetch_add(does ? 1U : ~0U, std::memory_order_seq_cst);
   }
   void let_go() noexcept final { sleeps(false); }
 
+  /// A rank that will not come, because it is in another call; -1: none is known.
+  [[nodiscard]] int elsewhere() const noexcept { return elsewhere_; }
+
  protected:
   ~Awaited() { sleeps(false); }
+  [[nodiscard]] virtual bool has_come() const noexcept = 0;
 
   const HostBoard& board_;
+
+ private:
+  // Who comes to another call later looks for us.
+  void look_elsewhere() const noexcept {
+    for (int rank = 0; rank < comm().size() && elsewhere_ < 0; ++rank) {
+      if (!is_missing(rank)) continue;
+      // acquire: it may have come and gone on meanwhile
+      const std::uint64_t call = board_.seat(rank).call.load(std::memory_order_acquire);
+      const auto ahead = static_cast<std::int32_t>(static_cast<std::uint32_t>(call >> 32U) - comm().collective_calls);
+      const bool is_past = ahead > 0 || (ahead == 0 && static_cast<std::uint32_t>(call) != collective_.tag());
+      if (is_past && !has_come()) elsewhere_ = rank;
+    }
+  }
+
+  const Collective& collective_;
+  mutable int elsewhere_ = -1;
 };
 
 /// All ranks have arrived in a meeting.
 class HostBoard::AllHere final : public Awaited {
  public:
-  AllHere(const HostBoard& board, const Comm& comm, std::uint64_t meeting) noexcept
-      : Awaited(board, comm), meeting_(meeting) {}
+  AllHere(const HostBoard& board, const Collective& collective, std::uint64_t meeting) noexcept
+      : Awaited(board, collective), meeting_(meeting) {}
 
-  [[nodiscard]] bool holds() const noexcept override {
+ private:
+  [[nodiscard]] bool has_come() const noexcept override {
     return board_.head().arrived.load(std::memory_order_acquire) >=  // acquire: what all have shown
            board_.size() * (meeting_ + 1);
   }
-
- private:
   [[nodiscard]] bool is_missing(int rank) const noexcept override {
     return board_.shown(meeting_, rank).line->number.load(std::memory_order_relaxed) <= meeting_;  // relaxed: a number
   }
@@ -99,14 +122,13 @@ class HostBoard::AllHere final : public Awaited {
 /// A root has told a word.
 class HostBoard::Told final : public Awaited {
  public:
-  Told(const HostBoard& board, const Comm& comm, int root, const Line& line, std::uint64_t number) noexcept
-      : Awaited(board, comm), root_(root), line_(line), number_(number) {}
-
-  [[nodiscard]] bool holds() const noexcept override {
-    return line_.number.load(std::memory_order_acquire) > number_;  // acquire: what it has shown
-  }
+  Told(const HostBoard& board, const Collective& collective, int root, const Line& line, std::uint64_t number) noexcept
+      : Awaited(board, collective), root_(root), line_(line), number_(number) {}
 
  private:
+  [[nodiscard]] bool has_come() const noexcept override {
+    return line_.number.load(std::memory_order_acquire) > number_;  // acquire: what it has shown
+  }
   [[nodiscard]] bool is_missing(int rank) const noexcept override { return rank == root_; }
 
   int root_;
@@ -117,15 +139,9 @@ class HostBoard::Told final : public Awaited {
 /// All others have heard so many words of a root.
 class HostBoard::AllHeard final : public Awaited {
  public:
-  AllHeard(const HostBoard& board, const Comm& comm, std::uint64_t words) noexcept
-      : Awaited(board, comm), words_(words) {}
+  AllHeard(const HostBoard& board, const Collective& collective, std::uint64_t words) noexcept
+      : Awaited(board, collective), words_(words) {}
 
-  [[nodiscard]] bool holds() const noexcept override {
-    for (; next_ < comm().size(); ++next_) {
-      if (is_missing(next_)) return false;
-    }
-    return true;
-  }
   /// The words that all have heard.
   [[nodiscard]] std::uint64_t least() const noexcept {
     std::uint64_t least = ~std::uint64_t{0};
@@ -136,6 +152,12 @@ class HostBoard::AllHeard final : public Awaited {
   }
 
  private:
+  [[nodiscard]] bool has_come() const noexcept override {
+    for (; next_ < comm().size(); ++next_) {
+      if (is_missing(next_)) return false;
+    }
+    return true;
+  }
   // acquire: it has done with them
   [[nodiscard]] std::uint64_t heard_by(int rank) const noexcept {
     return board_.heard(comm().rank(), rank).load(std::memory_order_acquire);
@@ -152,7 +174,11 @@ void HostBoard::wait(const Collective& collective, Awaited& awaited) {
   if (awaited.holds()) return;
   switch (collective.wait(api::task(collective.name()), awaited)) {
     case Wake::done:
-      return;
+      if (awaited.elsewhere() < 0) return;
+      wake_sleepers(collective);  // they look for us now
+      collective.fail_disagreement(
+          awaited.elsewhere(),
+          static_cast<std::uint32_t>(seat(awaited.elsewhere()).call.load(std::memory_order_acquire)));  // acquire: so
     case Wake::ended:
       ended_ = awaited.ended();
       fail_ended(ended_);
@@ -168,7 +194,7 @@ void HostBoard::wake_sleepers(const Collective& collective) const {
 }
 
 void HostBoard::wake_sleeper(const Collective& collective, int rank) const {
-  if (sleeps_[static_cast<std::size_t>(rank)].load(std::memory_order_seq_cst))  // invariant (4)
+  if (seat(rank).sleeps.load(std::memory_order_seq_cst))  // invariant (4)
     api::wake(api::task(collective.name()), collective.name(), collective.comm().cell_of(rank));
 }
 
@@ -180,30 +206,30 @@ void HostBoard::check_open() const {
 
 // ---------------------------------------------------------------- showing
 
-void HostBoard::show(const Block& block, const Collective& collective, const Elements& own) {
+void HostBoard::show(const Block& block, const Collective& collective, const Elements& own, Count bytes_max) {
   const Count bytes = own.bytes();
-  copy(bytes_at(block.place(bytes), bytes), own, 0, bytes);
+  if (bytes <= bytes_max) copy(bytes_at(block.place(bytes), bytes), own, 0, bytes);
   block.line->tag = collective.tag();
-  block.line->bytes = static_cast<std::uint32_t>(bytes);
+  block.line->bytes = static_cast<std::uint64_t>(bytes);
 }
 
 void HostBoard::meet(const Collective& collective, const Elements& own) {
   check_open();
   const std::uint64_t meeting = meetings_++;
   const Block mine = shown(meeting, collective.rank());
-  show(mine, collective, own);
+  show(mine, collective, own, bytes_max);
   mine.line->number.store(meeting + 1, std::memory_order_release);  // release: what is shown
   // seq_cst: invariant (4), and what we have shown
   if (head().arrived.fetch_add(1, std::memory_order_seq_cst) + 1 == size() * (meeting + 1)) {
     wake_sleepers(collective);
   } else {
-    AllHere all(*this, collective.comm(), meeting);
+    AllHere all(*this, collective, meeting);
     wait(collective, all);
   }
-  check(collective, meeting);
+  check(collective, meeting, own.bytes());
 }
 
-void HostBoard::check(const Collective& collective, std::uint64_t meeting) const {
+void HostBoard::check(const Collective& collective, std::uint64_t meeting, Count bytes) const {
   for (int rank = 0; rank < ranks_; ++rank) {
     const Line& its = *shown(meeting, rank).line;
     // One that has ended has not come, though others that did not wait for it are in a later meeting.
@@ -211,15 +237,14 @@ void HostBoard::check(const Collective& collective, std::uint64_t meeting) const
       fail_ended(rank);
     if (its.tag != collective.tag()) [[unlikely]]
       collective.fail_disagreement(rank, its.tag);
+    if (its.bytes != static_cast<std::uint64_t>(bytes)) [[unlikely]]
+      fail_bytes(rank, static_cast<Count>(its.bytes), bytes);
   }
 }
 
-void HostBoard::take(int from, const Elements& to, Count first, Count all) const {
+void HostBoard::take(int from, const Elements& to, Count first) const {
   const Block its = shown(meetings_ - 1, from);
-  const Count bytes = its.line->bytes;
-  if (bytes != all) [[unlikely]]
-    fail_bytes(from, bytes, all);
-  copy(to, bytes_at(its.place(bytes) + first, to.bytes()), 0, to.bytes());
+  copy(to, bytes_at(its.place(static_cast<Count>(its.line->bytes)) + first, to.bytes()), 0, to.bytes());
 }
 
 // ---------------------------------------------------------------- telling
@@ -229,31 +254,35 @@ void HostBoard::tell(const Collective& collective, const Elements& own) {
   const int rank = collective.rank();
   const std::uint64_t number = words_of_[static_cast<std::size_t>(rank)]++;
   if (number - heard_by_all_ >= words_ahead) {
-    AllHeard all(*this, collective.comm(), number - words_ahead + 1);
+    AllHeard all(*this, collective, number - words_ahead + 1);
     wait(collective, all);
     heard_by_all_ = all.least();
   }
   const Block mine = word(number, rank);
-  show(mine, collective, own);
+  show(mine, collective, own, told_max);
   mine.line->number.store(number + 1, std::memory_order_seq_cst);  // invariant (4), and what is shown
   wake_sleepers(collective);
 }
 
+// Words of earlier calls are left where ranks have disagreed.
 void HostBoard::hear(const Collective& collective, int root, const Elements& to) {
   check_open();
-  const std::uint64_t number = words_of_[static_cast<std::size_t>(root)]++;
-  const Block its = word(number, root);
-  Told told(*this, collective.comm(), root, *its.line, number);
-  wait(collective, told);
-  if (its.line->tag != collective.tag()) [[unlikely]]
-    collective.fail_disagreement(root, its.line->tag);
-  const Count bytes = its.line->bytes;
-  if (bytes != to.bytes()) [[unlikely]]
-    fail_bytes(root, bytes, to.bytes());
-  copy(to, bytes_at(its.place(bytes), bytes), 0, bytes);
-  heard(root, collective.rank())
-      .store(number + 1, std::memory_order_seq_cst);  // invariant (4), and that we have read it
-  wake_sleeper(collective, root);
+  std::uint64_t& next = words_of_[static_cast<std::size_t>(root)];
+  bool is_ours = false;
+  while (!is_ours) {
+    const Block its = word(next, root);
+    Told told(*this, collective, root, *its.line, next);
+    wait(collective, told);
+    is_ours = collective.is_ours(root, its.line->tag);
+    const auto bytes = static_cast<Count>(its.line->bytes);
+    const bool fits = bytes == to.bytes();
+    if (is_ours && fits && can_tell(bytes)) copy(to, bytes_at(its.place(bytes), bytes), 0, bytes);
+    // seq_cst: invariant (4), and that we have read it
+    heard(root, collective.rank()).store(++next, std::memory_order_seq_cst);
+    wake_sleeper(collective, root);
+    if (is_ours && !fits) [[unlikely]]
+      fail_bytes(root, bytes, to.bytes());
+  }
 }
 
 }  // namespace aplib::mpi

@@ -39,18 +39,24 @@ class HostBoard {
   void end_place() noexcept { memory_.end_place(); }
 
   [[nodiscard]] static constexpr bool holds(Count bytes) noexcept { return bytes <= bytes_max; }
-  /// Shows a block to all, and waits until all have shown theirs. Fails if they are not in the same call.
+  /// Shows a block to all, and waits until all have shown theirs. Fails if they are not in the same call, with as many
+  /// bytes. Of a block that it does not hold, it shows how many.
   void meet(const Collective& collective, const Elements& own);
-  /// The block of a rank, in the last meeting. Fails unless it has exactly the bytes of `to`.
-  void take(int from, const Elements& to) const { take(from, to, 0, to.bytes()); }
-  /// A part of one that has `all` bytes, from its byte `first` on.
-  void take(int from, const Elements& to, Count first, Count all) const;
+  /// The block of a rank, in the last meeting, from its byte `first` on.
+  void take(int from, const Elements& to, Count first = 0) const;
 
   [[nodiscard]] static constexpr bool can_tell(Count bytes) noexcept { return bytes <= told_max; }
-  /// Shows a block to all others, which call hear(). Waits only if it is far ahead of some.
+  /// Shows a block to all others, which call hear(); of one that it cannot tell, how many bytes. Waits only if it is
+  /// far ahead of some.
   void tell(const Collective& collective, const Elements& own);
   /// Gets the next block of the root. Fails unless it has exactly the bytes of `to`.
   void hear(const Collective& collective, int root, const Elements& to);
+
+  /// The rank is in its `count`th call of the communicator, wherever: those that wait for it here in another one fail.
+  void note_call(int rank, std::uint32_t count, std::uint32_t tag) noexcept {
+    // release: what it has done in calls before
+    seat(rank).call.store(std::uint64_t{count} << 32 | tag, std::memory_order_release);
+  }
 
  private:
   class Awaited;
@@ -61,13 +67,13 @@ class HostBoard {
   static constexpr Count bytes_max = 16 * 1024;
   static constexpr Count told_max = 1024;
   static constexpr std::uint64_t words_ahead = 64;
-  static constexpr Count inline_bytes = 48;
+  static constexpr Count inline_bytes = 40;
 
   /// What a rank shows.
   struct alignas(cache_line_bytes) Line {
     std::atomic<std::uint64_t> number{0};  ///< 1 + that of the meeting in which it has arrived, or of the word.
     std::uint32_t tag = 0;
-    std::uint32_t bytes = 0;
+    std::uint64_t bytes = 0;
     std::byte small[inline_bytes];
   };
   static_assert(sizeof(Line) == cache_line_bytes && std::atomic<std::uint64_t>::is_always_lock_free);
@@ -79,6 +85,11 @@ class HostBoard {
   struct Head {
     alignas(cache_pair_bytes) std::atomic<std::uint64_t> arrived{0};
     alignas(cache_pair_bytes) std::atomic<std::uint32_t> sleepers{0};
+  };
+  /// What a rank says of itself.
+  struct alignas(cache_line_bytes) Seat {
+    std::atomic<std::uint64_t> call{0};  ///< Count and tag.
+    std::atomic<bool> sleeps{false};
   };
   struct Layout;
 
@@ -96,13 +107,14 @@ class HostBoard {
   [[nodiscard]] std::atomic<std::uint64_t>& heard(int root, int rank) const noexcept {
     return heard_[static_cast<std::size_t>(root) * size() + static_cast<std::size_t>(rank)];
   }
+  [[nodiscard]] Seat& seat(int rank) const noexcept { return seats_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(ranks_); }
-  static void show(const Block& block, const Collective& collective, const Elements& own);
+  static void show(const Block& block, const Collective& collective, const Elements& own, Count bytes_max);
   void wait(const Collective& collective, Awaited& awaited);
   void check_open() const;
   void wake_sleepers(const Collective& collective) const;
   void wake_sleeper(const Collective& collective, int rank) const;
-  void check(const Collective& collective, std::uint64_t meeting) const;
+  void check(const Collective& collective, std::uint64_t meeting, Count bytes) const;
 
   api::SharedMemory memory_;
   int ranks_;
@@ -110,7 +122,7 @@ class HostBoard {
   Line* lines_ = nullptr;
   Line* words_ = nullptr;
   std::atomic<std::uint64_t>* heard_ = nullptr;
-  std::atomic<bool>* sleeps_ = nullptr;  // of each rank
+  Seat* seats_ = nullptr;
   std::byte* blocks_ = nullptr;
   std::byte* told_ = nullptr;
 

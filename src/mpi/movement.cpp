@@ -249,11 +249,10 @@ void exchange_blocks(const Call& call, Comm& comm, CollectiveKind kind, const Bl
   own.copy_rest();
   const Count block = own.sent().bytes();
   const Count all = block * collective.size();
-  if (HostBoard* const board = collective.host_board();
-      board != nullptr && kind == CollectiveKind::alltoall && HostBoard::holds(all)) {
+  if (HostBoard* const board = collective.host_board(); board != nullptr && kind == CollectiveKind::alltoall) {
     board->meet(collective, part_of(sent[0], 0, sent[0].count * collective.size()));
-    return take_others(collective,
-                       [&](int from) { board->take(from, received[from], collective.rank() * block, all); });
+    if (HostBoard::holds(all))
+      return take_others(collective, [&](int from) { board->take(from, received[from], collective.rank() * block); });
   }
   if (kind == CollectiveKind::alltoall && block <= TwoSteps::block_max && collective.size() >= TwoSteps::size_min)
     return TwoSteps(collective, block).exchange(sent, received);
@@ -326,9 +325,13 @@ void bcast(const Call& call, void* buffer, MPI_Count count, TypeHandle& type, in
     if (meeting.show(elements)) return meeting.leave();
     return meeting.arrive_and_help();
   }
-  if (HostBoard* const board = collective.host_board(); board != nullptr && HostBoard::can_tell(elements.bytes())) {
-    if (comm.rank() == root) return board->tell(collective, elements);
-    return board->hear(collective, root, elements);
+  if (HostBoard* const board = collective.host_board()) {
+    if (comm.rank() == root) {
+      board->tell(collective, elements);
+    } else {
+      board->hear(collective, root, elements);
+    }
+    if (HostBoard::can_tell(elements.bytes())) return;
   }
   const int size = collective.size();
   const int distance = collective.behind(root);  // from the root, in the tree
@@ -393,11 +396,10 @@ void allgather(const Call& call, const void* sendbuf, MPI_Count sendcount, MPI_D
   const Collective collective(call, comm, CollectiveKind::allgather);
   const Count bytes = own.sent().bytes();
   const bool has_board = collective.board() != nullptr;
-  if (HostBoard* const board = has_board ? nullptr : collective.host_board();
-      board != nullptr && HostBoard::holds(bytes)) {
+  if (HostBoard* const board = has_board ? nullptr : collective.host_board()) {
     own.copy_rest();
     board->meet(collective, own.sent());
-    return take_others(collective, [&](int from) { board->take(from, blocks[from]); });
+    if (HostBoard::holds(bytes)) return take_others(collective, [&](int from) { board->take(from, blocks[from]); });
   }
   if (!has_board && comm.size() > 2 && bytes <= small_gather_max / comm.size()) {
     own.copy_rest();

@@ -182,9 +182,11 @@ class Reduction {
   /// All of `own` combined, in `result` of every rank. `own` may be `result`.
   void to_all(const Elements& own, const Elements& result) const {
     if (Board* const board = collective_.board()) return to_all_at(*board, own, result);
+    if (HostBoard* const board = collective_.host_board()) {
+      board->meet(collective_, own);
+      if (Meeting::is_small(own.bytes())) return by_all(*board, own, result);
+    }
     if (is_large(own)) return by_slices(own, result);
-    if (HostBoard* const board = collective_.host_board(); board != nullptr && Meeting::is_small(own.bytes()))
-      return by_all(*board, own, result);
     by_doubling(own, result);
   }
 
@@ -219,21 +221,21 @@ class Reduction {
   template <class Begin>
   void to_each(const Elements& own, const Begin& begin, const Elements& result) const {
     if (Board* const board = collective_.board()) return to_each_at(*board, own, begin(collective_.rank()), result);
-    if (HostBoard* const board = collective_.host_board(); board != nullptr && HostBoard::holds(own.bytes()))
-      return to_each_by_all(*board, own, begin(collective_.rank()), result);
+    if (HostBoard* const board = collective_.host_board()) {
+      board->meet(collective_, own);
+      if (HostBoard::holds(own.bytes())) return to_each_by_all(*board, own, begin(collective_.rank()), result);
+    }
     to_each_by_messages([&](int i) { return part_of(own, begin(i), begin(i + 1) - begin(i)); }, result);
   }
 
   // As by messages: from the last rank on.
   void to_each_by_all(HostBoard& board, const Elements& own, Count begin, const Elements& result) const {
-    board.meet(collective_, own);
-    const Count all = own.bytes();
     const Count first = begin * part_of(own, 0, 1).bytes();
     Operand other(type_, result.count);
     for (int rank = collective_.size() - 1; rank >= 0; --rank) {
       const bool is_last = rank == collective_.size() - 1;
       const Elements to = is_last ? result : other.elements();
-      board.take(rank, to, first, all);
+      board.take(rank, to, first);
       if (!is_last) combine_(to.address, result.address, result.count);
     }
   }
@@ -350,7 +352,6 @@ class Reduction {
     const auto combine = [&](int left, int right) {
       combine_(operand(left).address, operand(right).address, own.count);
     };
-    board.meet(collective_, own);
     for (int rank = 0; rank < size; ++rank) board.take(rank, operand(rank));
     for (int rank = 1; workers.is_helped(rank); rank += 2) combine(rank - 1, rank);
     for (int step = 1; step < workers.count; step *= 2) {

@@ -56,7 +56,12 @@ TEST_F(MpiProgram, ProcessesOfAHostMeetInMemory) {
         "[machine]\ngrid = \"5x1\"\nlaunch = \"local\"\n[[host]]\nname = \"a\"\ncells = 2\n"
         "[[host]]\nname = \"b\"\ncells = 3\n");
   EXPECT_EQ(output("timeout 100 aprun -f cluster.toml ./meetings"), "No Errors\n");
-  EXPECT_EQ(output("timeout 100 aprun --processes -n 3 ./meetings 1"), "ended\nended\nended\nended\n");
+  EXPECT_EQ(output("timeout 100 aprun --processes -n 3 ./meetings ends"), "ended\nended\nended\nended\n");
+  int status = 0;
+  const std::string text = output("timeout 100 aprun --processes -n 2 ./meetings disagree 2>&1", &status);
+  EXPECT_EQ(status, 1);
+  EXPECT_EQ(text.find("wrong"), std::string::npos) << text;
+  EXPECT_NE(text.find("is in MPI_B"), std::string::npos) << text;
 }
 
 // Ranks of one process take data straight from each other; those of several send messages.

@@ -448,6 +448,9 @@ TEST_F(LibcState, AThreadBeginsWithTheGlobalLocale) {
       pthread_create(&id, NULL, work, n == 0 ? plain : utf8);
       pthread_join(id, NULL);
       show();
+      uselocale(LC_GLOBAL_LOCALE);
+      freelocale(utf8);
+      freelocale(plain);
     })C";
   for (const Side& side : by_turns(source, 2, {Side{}, Side{}}))
     EXPECT_EQ(side.said, "plain plain utf8 utf8 utf8 plain ");

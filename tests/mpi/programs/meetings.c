@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Small collective calls at random, which all check, while one rank now and then comes so late that the others sleep.
- * With an argument, rank 1 ends before the last two, and the others print what these return. */
+ * With "ends", rank 1 ends before the last two, and the others print what these return; with "disagree", ranks 0 and 1
+ * make calls that do not belong together, and right ones after each. */
 #include <mpi.h>
 
 #include <stdio.h>
@@ -70,17 +71,41 @@ static unsigned random_below(unsigned end) {
   return (state >> 8) % end;
 }
 
+static int class_of(int code) {
+  int result = MPI_SUCCESS;
+  MPI_Error_class(code, &result);
+  return result;
+}
+
+/* Rank 1 has other counts than rank 0, on the other side of what goes by the board; at last it is in another call. */
+static void disagree(int rank) {
+  static char own[20000], got[40000];
+  const int counts[][2] = {{2000, 1000}, {200, 100}, {3000, 100}, {300, 100}};
+  for (int i = 0; i < 4; ++i) {
+    const int count = counts[i][rank];
+    const int code = i < 2 ? MPI_Bcast(own, count, MPI_CHAR, 0, MPI_COMM_WORLD)
+                           : MPI_Allreduce(own, got, count, MPI_CHAR, MPI_MAX, MPI_COMM_WORLD);
+    const int is_told = class_of(code) == MPI_ERR_TRUNCATE || class_of(code) == MPI_ERR_COUNT;
+    int word = rank == 0 ? 42 + i : 0, sum = 0;
+    MPI_Bcast(&word, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Allreduce(&word, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    const int is_root = i < 2 && rank == 0;
+    if (is_told == is_root || word != 42 + i || sum != 2 * word) printf("rank %d: %d is wrong\n", rank, i);
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  if (rank == 0) MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Bcast(own, 1, MPI_CHAR, 0, MPI_COMM_WORLD);
+}
+
 static void end_without_one(int rank) {
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 1) {
     MPI_Finalize();
     exit(0);
   }
   for (int i = 0; i < 2; ++i) {
-    int class_of = MPI_SUCCESS;
-    MPI_Error_class(MPI_Barrier(MPI_COMM_WORLD), &class_of);
-    printf("%s\n", class_of == MPI_ERR_PROC_ABORTED ? "ended" : "wrong");
+    const int code = MPI_Barrier(MPI_COMM_WORLD);
+    printf("%s\n", class_of(code) == MPI_ERR_PROC_ABORTED ? "ended" : "wrong");
   }
   MPI_Finalize();
   exit(0);
@@ -108,7 +133,9 @@ int main(int argc, char** argv) {
   free(own);
   free(got);
   MPI_Comm_free(&part);
-  if (argc > 1) end_without_one(rank);
+  if (argc > 1) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  if (argc > 1 && argv[1][0] == 'e') end_without_one(rank);
+  if (argc > 1 && argv[1][0] == 'd') disagree(rank);
   if (rank == 0) puts("No Errors");
   MPI_Finalize();
   return 0;
