@@ -59,9 +59,9 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   return environment;
 }
 
-/// What leaves a program in words, while its types and texts are still mapped. A rethrow as our own type outlives
-/// the instance.
-[[noreturn]] void rethrow_in_words() {
+/// What leaves a program is its to end by (std::set_terminate), as in a process, but our own errors. Where it has no
+/// runtime of C++, in words, while its types and texts are still mapped: our own type outlives the instance.
+[[noreturn]] void end_by_exception(const loader::Instance& instance) {
   try {
     throw;
   } catch (const Stopped&) {
@@ -69,8 +69,10 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
+    instance.terminate();
     throw Error(Errc::failed, fmt::format("uncaught exception: {}{}", error.what(), os::remedy_of(error)));
   } catch (...) {
+    instance.terminate();
     throw Error(Errc::failed, "uncaught exception of a type not derived from std::exception");
   }
 }
@@ -334,7 +336,7 @@ int LoadedRun::run_instance(TaskControl& self, const std::shared_ptr<const loade
         } catch (const TaskExit& exit) {
           return exit.status;
         } catch (...) {
-          rethrow_in_words();
+          end_by_exception(loaded);
         }
       },
       [&self](ProgramContext* context) { enter_program(self, context); });

@@ -148,6 +148,13 @@ void Instance::leave(int status, bool runs_handlers) {
   exit_to_frame(*context, status);
 }
 
+void Instance::terminate() const {
+  for (const LoadedImage& image : images_) {
+    const Symbol* const found = image.file != nullptr ? image.file->find("_ZSt9terminatev") : nullptr;
+    if (found != nullptr && found->defined) reinterpret_cast<void (*)()>(image.base + found->value)();
+  }
+}
+
 const LoadedImage* Instance::image_of_module(std::uint32_t module) const noexcept {
   const auto found = std::ranges::find_if(
       images_, [module](const LoadedImage& image) { return image.file != nullptr && image.module == module; });

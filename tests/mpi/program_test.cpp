@@ -48,6 +48,32 @@ TEST_F(MpiProgram, CollectivesAgreeWithANaiveComputation) {
     EXPECT_EQ(output(std::string("aprun --processes -n ") + ranks + " ./collectives 5"), "No Errors\n") << ranks;
 }
 
+TEST_F(MpiProgram, WhatLeavesMainOrAThreadEndsItByItsTerminateHandler) {
+  write("leaves.cpp",
+        "#include <cstdio>\n#include <cstdlib>\n#include <exception>\n#include <mpi.h>\n#include <stdexcept>\n"
+        "#include <thread>\n"
+        "int main(int argc, char** argv) {\n"
+        "  MPI_Init(&argc, &argv);\n"
+        "  if (argc > 2) std::set_terminate([] { std::puts(\"last words\"); std::_Exit(42); });\n"
+        "  const auto fail = [] { throw std::runtime_error(\"boom\"); };\n"
+        "  if (*argv[1] == 't') std::thread(fail).join();\n"
+        "  fail();\n"
+        "}\n");
+  EXPECT_EQ(output("mpicxx -Wall -Werror leaves.cpp -o leaves"), "");
+  for (const char* const way : {"main", "thread"}) {
+    for (const char* const options : {"", "--processes "}) {
+      const std::string command = std::string("timeout 60 mpiexec ") + options + "-n 1 ./leaves " + way;
+      int status = 0;
+      std::string text = output(command + " handled", &status);
+      EXPECT_EQ(status, 42) << command;
+      EXPECT_EQ(text.substr(0, 11), "last words\n") << command;
+      text = output(command + " 2>&1", &status);
+      EXPECT_EQ(status, 134) << command;
+      EXPECT_NE(text.find("boom"), std::string::npos) << text;
+    }
+  }
+}
+
 TEST_F(MpiProgram, ProcessesOfAHostMeetInMemory) {
   EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/meetings.c -o meetings"), "");
   for (const char* const ranks : {"2", "5", "9"})

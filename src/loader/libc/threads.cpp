@@ -168,9 +168,11 @@ __attribute__((no_sanitize("undefined"))) int run_routine(ProgramThread& thread,
   } catch (const abi::__forced_unwind&) {
     throw;  // pthread_exit, cancellation
   } catch (const std::exception& error) {
+    thread.context->instance->terminate();
     problem =
         fmt::format("uncaught exception in a thread that the program made: {}{}", error.what(), os::remedy_of(error));
   } catch (...) {
+    thread.context->instance->terminate();
     problem = "uncaught exception in a thread that the program made, of a type not derived from std::exception";
   }
   if (problem.empty()) return 0;
