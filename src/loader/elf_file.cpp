@@ -626,6 +626,7 @@ void ElfReader::take_segments() {
   file.notes_ = segments_.notes();
   file.build_id_ = build_id_in(file.notes_);
   file.is_executable_ = (dynamic_.flags_1 & DF_1_PIE) != 0;
+  file.wants_executable_stack_ = segments_.wants_executable_stack();
   file.binds_symbolically_ = (dynamic_.flags & DF_SYMBOLIC) != 0;
 }
 

@@ -94,8 +94,8 @@ class ElfFile {
  public:
   /// Opens and checks `path`. Accepts this machine's ET_DYN (shared objects, position-independent executables).
   /// Refuses, saying which flag or tool to use: not ELF, other machine or class, ET_EXEC, ET_REL, -static, executables
-  /// that give rights (set-user-ID), truncated, corrupt tables, an executable stack (PT_GNU_STACK RWE), text
-  /// relocations. Call from: any thread; blocks while the file is read.
+  /// that give rights (set-user-ID), truncated, corrupt tables, text relocations. Call from: any thread; blocks while
+  /// the file is read.
   static std::shared_ptr<const ElfFile> open(const std::string& path);
   ElfFile(const ElfFile&) = delete;
   ElfFile& operator=(const ElfFile&) = delete;
@@ -108,6 +108,8 @@ class ElfFile {
   /// Somebody has written to the file since it was opened, and so to what programs have mapped. Async-signal-safe.
   [[nodiscard]] bool was_written_to() const noexcept;
 
+  /// It puts code on the stack, as nested functions of C and internal procedures of Fortran that are arguments do.
+  [[nodiscard]] bool wants_executable_stack() const noexcept { return wants_executable_stack_; }
   [[nodiscard]] const std::string& build_id() const noexcept { return build_id_; }  ///< Hexadecimal; empty: none.
   /// In the order of the file. Notes that make no sense are left out, and so are long ones (more than 4 KiB).
   [[nodiscard]] const std::vector<Note>& notes() const noexcept { return notes_; }
@@ -200,6 +202,7 @@ class ElfFile {
   std::optional<TlsTemplate> tls_;
   bool uses_static_tls_ = false;
   bool is_executable_ = false;
+  bool wants_executable_stack_ = false;
   bool binds_symbolically_ = false;
   std::uint64_t entry_ = 0;
   std::uint64_t init_ = 0;

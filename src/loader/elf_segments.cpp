@@ -351,10 +351,7 @@ void ElfSegments::read_others() {
     const Range range{header.p_vaddr, header.p_memsz};
     switch (header.p_type) {
       case PT_GNU_STACK:
-        if ((header.p_flags & PF_X) != 0) {
-          refuse("wants an executable stack",
-                 "link it with -Wl,-z,noexecstack (nested functions of C need one: make them plain functions)");
-        }
+        wants_executable_stack_ = (header.p_flags & PF_X) != 0;
         break;
       case PT_TLS:
         read_tls(header);

@@ -97,6 +97,7 @@ class ElfSegments {
   [[nodiscard]] Range eh_frame_header() const noexcept { return eh_frame_header_; }
   [[nodiscard]] const std::optional<TlsTemplate>& tls() const noexcept { return tls_; }
   [[nodiscard]] bool has_interpreter() const noexcept { return has_interpreter_; }
+  [[nodiscard]] bool wants_executable_stack() const noexcept { return wants_executable_stack_; }
   /// Refuses an intact file that cells cannot load. Executables are left to processes.
   [[noreturn]] void refuse(std::string_view cause, std::string_view remedy) const;
   [[nodiscard]] std::uint64_t entry() const noexcept { return entry_; }  ///< As the file has it, not checked.
@@ -137,6 +138,7 @@ class ElfSegments {
   Range eh_frame_header_;
   std::optional<TlsTemplate> tls_;
   bool has_interpreter_ = false;
+  bool wants_executable_stack_ = false;
   std::uint64_t entry_ = 0;
 };
 

@@ -110,6 +110,8 @@ Outcome Instance::run(std::unique_ptr<Instance> owned, const std::function<int(I
   } const entered{enter};
   enter(context);
   if (context->swaps) swap_thread_state(nullptr, context);
+  const auto [low, top] = self.services().stack();
+  self.allow_code_on(low, top);
   self.libc_.cpu_before = self.services().computed();
   Outcome outcome;
   try {
@@ -146,6 +148,14 @@ void Instance::leave(int status, bool runs_handlers) {
     pthread_exit(nullptr);
   }
   exit_to_frame(*context, status);
+}
+
+void Instance::allow_code_on(char* low, char* top) noexcept {
+  if (low == nullptr || !program_->wants_executable_stack()) return;
+  const auto first = page_down(reinterpret_cast<std::uintptr_t>(low));
+  const auto end = page_up(reinterpret_cast<std::uintptr_t>(top));
+  if (::mprotect(reinterpret_cast<void*>(first), end - first, PROT_READ | PROT_WRITE | PROT_EXEC) != 0)
+    services().warn("the system allows no code on stacks, which the program wants (nested functions)");
 }
 
 void Instance::terminate() const {

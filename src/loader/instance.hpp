@@ -101,8 +101,10 @@ class Instance {
   [[nodiscard]] char* address_of(Program::Definition definition) const noexcept {
     return images_.front().base + definition.address;
   }
-  /// std::terminate() of its runtime of C++, which does not return; returns if it has none of its own. Call from: a flow
-  /// of the instance, in a handler of what has left the program.
+  /// Lets a flow of the instance have code on its stack, if the program wants that.
+  void allow_code_on(char* low, char* top) noexcept;
+  /// std::terminate() of its runtime of C++, which does not return; returns if it has none of its own. Call from: a
+  /// flow of the instance, in a handler of what has left the program.
   void terminate() const;
   /// The image whose thread-locals have this module number, or null.
   [[nodiscard]] const LoadedImage* image_of_module(std::uint32_t module) const noexcept;

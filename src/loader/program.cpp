@@ -117,9 +117,19 @@ std::shared_ptr<const Program> Program::load_plugin(const Program& main, const S
     std::shared_ptr<Program> plugin(new Program);
     plugin->options_ = main.options_;
     Resolver(*plugin, file->path()).run(main, around, file, asked_by);
+    if (plugin->wants_executable_stack() && !main.wants_executable_stack()) {
+      throw Error(Errc::failed,
+                  fmt::format("{} wants an executable stack, which flows that run already have not: link the program "
+                              "with -Wl,-z,execstack, or with this library",
+                              file->path()));
+    }
     known = plugin;
   }
   return known;
+}
+
+bool Program::wants_executable_stack() const noexcept {
+  return std::ranges::any_of(images_, [](const Image& image) { return image.file->wants_executable_stack(); });
 }
 
 bool Program::binds(std::string_view name) const noexcept { return std::ranges::binary_search(bound_, name); }

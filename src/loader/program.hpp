@@ -190,8 +190,7 @@ struct LoadOptions {
 struct Image {
   std::shared_ptr<const ElfFile> file;
   RelocationPlan plan;
-  std::uint32_t module =
-      0;  ///< Number of its thread-locals, one per image of the program, also of images loaded later (context.hpp).
+  std::uint32_t module = 0;  ///< Number of its thread-locals, one per image, also of those loaded later (context.hpp).
   std::int64_t static_tls_offset =
       0;  ///< Of its initial-exec thread-locals from the thread pointer; only if file->uses_static_tls().
 };
@@ -240,6 +239,7 @@ class Program {
   [[nodiscard]] bool makes_threads(bool by_openmp) const noexcept {
     return makes_threads_ || (by_openmp && has_openmp_regions_);
   }
+  [[nodiscard]] bool wants_executable_stack() const noexcept;
   /// It asks for a level of MPI's support for threads.
   [[nodiscard]] bool asks_for_threads() const noexcept { return asks_for_threads_; }
   /// Both.

@@ -308,7 +308,6 @@ TEST_F(Executable, IsAProcessWhereCellsCannotHaveWhatItHolds) {
        "#include <time.h>\nint main(void) { return 7 + getdate_err; }",
        {"-D_GNU_SOURCE"},
        "a copy of 'getdate_err'"},
-      {"stack", ends, {"-z", "execstack"}, "wants an executable stack"},
       {"text", "__asm__(\".text\\nword: .quad main\");" + ends, {"-Wl,-z,notext"}, "text relocations"},
       {"profile", ends, {"-pg"}, "is built with -pg"},
   };

@@ -113,10 +113,6 @@ TEST_F(ElfRefusalTest, ThreadLocalsWithWideAlignment) {
          "aligned to 8192 bytes", "alignas");
 }
 
-TEST_F(ElfRefusalTest, ExecutableStacks) {
-  expect(shop_.compile("int a;", {"-shared", "-Wl,-z,execstack"}, "stack.so"), "executable stack", "-z,noexecstack");
-}
-
 TEST_F(ElfRefusalTest, TextRelocations) {
   const std::string path =
       shop_.compile("int x; __asm__(\".section .rodata\\n.globl pointer\\npointer: .quad x\\n.text\");",

@@ -74,6 +74,34 @@ TEST_F(MpiProgram, WhatLeavesMainOrAThreadEndsItByItsTerminateHandler) {
   }
 }
 
+// The compiler puts code on the stack for them.
+TEST_F(MpiProgram, FunctionsInFunctionsAreCalledFromOutside) {
+  write("nested.c",
+        "#include <mpi.h>\n#include <pthread.h>\n#include <stdio.h>\n"
+        "static int (*volatile outer)(int (*)(int), int);\n"
+        "static int call(int (*function)(int), int of) { return function(of); }\n"
+        "static void* run(void* result) {\n"
+        "  int base = 20;\n"
+        "  int add(int what) { return base + what; }\n"
+        "  *(int*)result = outer(add, 1);\n"
+        "  return NULL;\n"
+        "}\n"
+        "int main(int argc, char** argv) {\n"
+        "  MPI_Init(&argc, &argv);\n"
+        "  outer = call;\n"
+        "  int of_main = 0, of_thread = 0;\n"
+        "  run(&of_main);\n"
+        "  pthread_t thread;\n"
+        "  pthread_create(&thread, NULL, run, &of_thread);\n"
+        "  pthread_join(thread, NULL);\n"
+        "  printf(\"%d %d\\n\", of_main, of_thread);\n"
+        "  MPI_Finalize();\n"
+        "}\n");
+  EXPECT_EQ(output("mpicc -Wall -Werror nested.c -o nested 2>/dev/null"), "");
+  for (const char* const options : {"-n 3", "--processes -n 3"})
+    EXPECT_EQ(output(std::string("timeout 60 mpiexec ") + options + " ./nested 2>&1"), "21 21\n21 21\n21 21\n");
+}
+
 TEST_F(MpiProgram, ProcessesOfAHostMeetInMemory) {
   EXPECT_EQ(output("mpicc -O2 -Wall -Werror " MPI_PROGRAMS "/meetings.c -o meetings"), "");
   for (const char* const ranks : {"2", "5", "9"})

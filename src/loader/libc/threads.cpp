@@ -201,6 +201,7 @@ void* run_thread(void* state) {
   start_thread_files(*context.instance);
   start_thread_locale(*context.instance);
   measure_thread(context);
+  if (char* const low = thread->stack.low) context.instance->allow_code_on(low, low + thread->stack.bytes);
   struct AtEnd {  // also when pthread_exit or a cancellation unwinds
     ProgramThread& thread;
     ~AtEnd() {
