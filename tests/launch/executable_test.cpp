@@ -169,7 +169,7 @@ TEST_F(Executable, AnExceptionThatNobodyCatchesIsToldInWords) {
   const Ended ended = aprun({"-n", "2", build("throws.cpp", R"(
 #include <stdexcept>
 int main() { throw std::runtime_error("no bread"); })")});
-  EXPECT_EQ(ended.status, 1);
+  EXPECT_EQ(ended.status, 134);
   EXPECT_TRUE(contains(ended.error, "no bread")) << ended.error;
 }
 
