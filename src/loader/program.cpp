@@ -129,7 +129,9 @@ std::shared_ptr<const Program> Program::load_plugin(const Program& main, const S
 }
 
 bool Program::wants_executable_stack() const noexcept {
-  return std::ranges::any_of(images_, [](const Image& image) { return image.file->wants_executable_stack(); });
+  return std::ranges::any_of(images_, [](const Image& image) {
+    return image.file != nullptr && image.file->wants_executable_stack();  // null: was taken away by dlclose()
+  });
 }
 
 bool Program::binds(std::string_view name) const noexcept { return std::ranges::binary_search(bound_, name); }
