@@ -34,7 +34,7 @@ inline void stir(TaskControl& self, bool waits) noexcept {
   if (!waits) look_again(self);  // else they look when it waits
 }
 
-/// The same where the cell's process is another one, which has said that it sleeps (Condition::sleeps()).
+/// Threads that sleep in the cell's process, this one or another, look at their conditions (Condition::sleeps()).
 APLIB_API void wake(TaskControl& self, const char* call, CellId cell);
 
 /// The beginning of the caller's program. Waits until every cell of this process has been here or has ended, so that

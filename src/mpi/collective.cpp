@@ -250,8 +250,7 @@ void WindowOf<capacity>::wait() {
 template <int capacity>
 void WindowOf<capacity>::finish(Incoming& incoming) {
   const auto check_received = [&] {
-    if (!incoming.receive.has_received())
-      fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without this call", incoming.from));
+    if (!incoming.receive.has_received()) fail_ended(incoming.from);
   };
   check_received();
   while (!collective_.is_ours(incoming.from, incoming.receive.arrived().label.tag)) {
@@ -269,6 +268,10 @@ template class WindowOf<1>;
 template class WindowOf<8>;
 
 // ---------------------------------------------------------------- arguments
+
+void fail_ended(int rank, std::string_view without) {
+  fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without {}", rank, without));
+}
 
 void fail_bytes(int from, Count bytes, Count wanted) {
   fail(bytes > wanted ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT,

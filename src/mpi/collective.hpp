@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "kernel/mailbox.hpp"
 #include "mpi/comm.hpp"
@@ -180,6 +181,9 @@ using Window = WindowOf<8>;
 
 // ---------------------------------------------------------------- arguments of collective calls
 
+/// A rank will not do what this one waits for, or has waited for in an earlier call.
+[[noreturn]] void fail_ended(int rank, std::string_view without = "this call");
+inline constexpr std::string_view earlier_call = "an earlier call of the communicator";
 /// A rank sends as many bytes as this rank does not expect.
 [[noreturn]] void fail_bytes(int from, Count bytes, Count wanted);
 void check_root(const Comm& comm, int root);

@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "mpi/host_board.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "mpi/awaited_ranks.hpp"
 #include "mpi/collective.hpp"
 
 namespace aplib::mpi {
-
-namespace {
-
-[[noreturn]] void fail_ended(int rank) {
-  fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without this call", rank));
-}
-
-}  // namespace
 
 // ---------------------------------------------------------------- memory
 
@@ -73,7 +63,7 @@ class HostBoard::Awaited : public AwaitedRanks {
     own.store(does, std::memory_order_seq_cst);
     board_.head().sleepers.fetch_add(does ? 1U : ~0U, std::memory_order_seq_cst);
   }
-  void let_go() noexcept final { sleeps(false); }
+  void let_go() noexcept final {}
 
   /// A rank that will not come, because it is in another call; -1: none is known.
   [[nodiscard]] int elsewhere() const noexcept { return elsewhere_; }
@@ -201,7 +191,7 @@ void HostBoard::wake_sleeper(const Collective& collective, int rank) const {
 // Others may not have seen yet what is there, so nothing more is shown.
 void HostBoard::check_open() const {
   if (ended_ >= 0) [[unlikely]]
-    fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without an earlier call of the communicator", ended_));
+    fail_ended(ended_, earlier_call);
 }
 
 // ---------------------------------------------------------------- showing

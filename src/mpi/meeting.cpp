@@ -64,9 +64,7 @@ class Meeting::AllTaken final : public AllArrived {
 // Whoever sees it first ends the run, so all know the reason.
 void Meeting::fail_closed() const {
   std::atomic_thread_fence(std::memory_order_acquire);  // pairs with Board::close()
-  fail(MPI_ERR_PROC_ABORTED,
-       fmt::format("rank {} has ended without {}", board_.ended_,
-                   episode_ <= board_.failed_in_ ? "this call" : "an earlier call of the communicator"));
+  fail_ended(board_.ended_, episode_ <= board_.failed_in_ ? "this call" : earlier_call);
 }
 
 void Meeting::begin_next() noexcept {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "mpi/meeting_rest.hpp"
 
-#include <fmt/format.h>
-
 namespace aplib::mpi {
 
 void Meeting::close(int ended) const noexcept {
@@ -16,7 +14,7 @@ void Meeting::resume(Wake how, Awaited& awaited) {
       return;
     case Wake::ended:
       close(awaited.ended());
-      fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without this call", awaited.ended()));
+      fail_ended(awaited.ended());
     case Wake::stopping:
       fail(MPI_ERR_OTHER, "the machine stops");
   }

@@ -54,7 +54,7 @@ void AwaitedInWindow::wait(const Call& call, const char* without) {
     case Wake::done:
       return;
     case Wake::ended:
-      fail(MPI_ERR_PROC_ABORTED, fmt::format("rank {} has ended without {}", ended(), without));
+      fail_ended(ended(), without);
     case Wake::stopping:
       fail(MPI_ERR_OTHER, "the machine stops");
   }
