@@ -35,7 +35,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "loader/instance.hpp"
 #include "loader/libc/bindings.hpp"
@@ -110,9 +109,7 @@ struct ZoneVariables {
 /// What libc has read for the instance already stays as the program has last seen it, and what other programs have
 /// refined does not show. With the process's zone set to `wanted`, the instance's; null: none.
 void take_up_zone(LibcState& state, const char* wanted, bool differs) {
-  std::optional<std::string> name;
-  if (wanted != nullptr) name = wanted;
-  if (state.zone != nullptr && *state.zone == name) {
+  if (state.zone != nullptr && same(*state.zone ? (*state.zone)->c_str() : nullptr, wanted)) {
     ZoneVariables{*state.timezone, *state.daylight, *state.tzname}.put();
     return;
   }
@@ -120,7 +117,8 @@ void take_up_zone(LibcState& state, const char* wanted, bool differs) {
     static const ZoneVariables unrefined = ZoneVariables::of_process();
     unrefined.put();
   }
-  state.zone = std::make_unique<const std::optional<std::string>>(std::move(name));
+  state.zone = wanted != nullptr ? std::make_unique<const std::optional<std::string>>(wanted)
+                                 : std::make_unique<const std::optional<std::string>>();
 }
 
 // Runs `body` with the instance's zone as the process's; then timezone, daylight and tzname are the instance's too.
